@@ -19,15 +19,16 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// noopWorkflow is a plain workflow with one update that runs one activity that does
-// nothing: the least that a session's turn can cost.
+// noopWorkflow is a plain workflow with two updates: bareUpdate does nothing, the least that
+// a receipt can cost; noopUpdate runs one activity that does nothing, the least that a turn
+// can.
 type noopWorkflow struct {
 	c      client.Client
 	worker worker.Worker
 	run    client.WorkflowRun
 }
 
-const noopQueue, noopUpdate, noopActivity = "bench-noop", "noop", "noop"
+const noopQueue, bareUpdate, noopUpdate, noopActivity = "bench-noop", "bare", "noop", "noop"
 
 func startNoop(ctx context.Context, c client.Client) (*noopWorkflow, error) {
 	w := worker.New(c, noopQueue, worker.Options{})
@@ -50,17 +51,20 @@ func noop(ctx workflow.Context) error {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 		return workflow.ExecuteActivity(ctx, noopActivity).Get(ctx, nil)
 	})
+	if err == nil {
+		err = workflow.SetUpdateHandler(ctx, bareUpdate, func(workflow.Context) error { return nil })
+	}
 	if err != nil {
 		return err
 	}
 	return workflow.Await(ctx, func() bool { return false })
 }
 
-// update is one round: accepted, the activity run, completed.
-func (n *noopWorkflow) update(ctx context.Context) (time.Duration, error) {
+// update is one round of an update: accepted, completed.
+func (n *noopWorkflow) update(ctx context.Context, name string) (time.Duration, error) {
 	began := time.Now()
 	u, err := n.c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: n.run.GetID(), UpdateName: noopUpdate, WaitForStage: client.WorkflowUpdateStageCompleted,
+		WorkflowID: n.run.GetID(), UpdateName: name, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
 		err = u.Get(ctx, nil)

@@ -126,7 +126,7 @@ func (b *bench) send(ctx context.Context) (_ []Figure, err error) {
 	}
 	var prompts, updates sample
 	for range sendRounds {
-		update, err := b.floor.update(ctx)
+		update, err := b.floor.update(ctx, noopUpdate)
 		if err != nil {
 			return nil, err
 		}
@@ -143,6 +143,72 @@ func (b *bench) send(ctx context.Context) (_ []Figure, err error) {
 			wants("≤ 2.5 × floor", p50.Seconds() <= 2.5*floor.Seconds()).
 			noted("%d of each, in turns; p90 %s, floor's p90 %s", sendRounds, round(prompts.at(0.9)), round(updates.at(0.9))),
 	}, s.Close(ctx)
+}
+
+// busySessions have a turn each while receipts are measured, at which their agents print a
+// line every busyPause. busyHosts workers have room for them.
+const (
+	busySessions = 50
+	busyHosts    = 2
+	busyPause    = 100 * time.Millisecond
+	// busyLines are enough for the whole measurement; the sessions are closed behind it.
+	busyLines = 6000
+)
+
+// receipt measures from the call of Send at a busy session to the receipt, each time beside
+// an update of the plain workflow that does nothing.
+func (b *bench) receipt(ctx context.Context) (_ []Figure, err error) {
+	for range busyHosts {
+		h, _, failed := b.pacedWorker(ctx)
+		if failed != nil {
+			return nil, failed
+		}
+		defer func() { err = errors.Join(err, h.stop()) }()
+	}
+	busy, err := b.busy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var receipts, updates sample
+	for i := range sendRounds {
+		update, err := b.floor.update(ctx, bareUpdate)
+		if err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		if _, err := busy[i%len(busy)].Send(ctx, session.Message{Text: "PACE 1 1ms"}); err != nil {
+			return nil, err
+		}
+		receipts, updates = append(receipts, time.Since(began)), append(updates, update)
+	}
+	p50, floor := receipts.at(0.5), updates.at(0.5)
+	return []Figure{
+		seconds(fmt.Sprintf("`Send` → receipt, %d busy sessions, p50", busySessions), p50).
+			over(floor.Seconds(), "an update of a plain workflow that does nothing").
+			wants("≤ 2 × floor", p50 <= 2*floor).
+			noted("%d of each, in turns; p90 %s, floor's p90 %s", sendRounds, round(receipts.at(0.9)), round(updates.at(0.9))),
+	}, closeAll(ctx, busy)
+}
+
+// busy returns busySessions sessions whose agents are at work.
+func (b *bench) busy(ctx context.Context) (all []*session.Handle, err error) {
+	for range busySessions {
+		s, err := b.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, each(ctx, all, func(ctx context.Context, s *session.Handle) error {
+		r, err := s.Send(ctx, session.Message{Text: fmt.Sprintf("PACE %d %s", busyLines, busyPause)})
+		if err != nil {
+			return err
+		}
+		return until(ctx, rest, func() (bool, error) {
+			last, err := b.lastSeq(ctx, s)
+			return last > r.AfterSeq+10, err
+		})
+	})
 }
 
 // timePrompt sends a message to an idle session; the agent reports when the prompt

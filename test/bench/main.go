@@ -74,6 +74,7 @@ func parts() []part {
 		{"parse", "reading transcripts of 1 to 256 MB, and translating lines", false, (*bench).parse},
 		{"line", "the agent's line to a subscriber", true, (*bench).line},
 		{"send", "a message to the agent's stdin", true, (*bench).send},
+		{"receipt", "a message to a busy session, with 50 of them", true, (*bench).receipt},
 		{"history", "what turns add to workflow history", true, (*bench).turnEvents},
 		{"memory", "20 idle sessions on one worker", true, (*bench).memory},
 		{"parallel", "16 sessions at once on two workers", true, (*bench).parallel},

@@ -95,7 +95,7 @@ func (b *bench) noopEvents(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, err := b.floor.update(ctx); err != nil {
+	if _, err := b.floor.update(ctx, noopUpdate); err != nil {
 		return 0, err
 	}
 	after, err := b.history(ctx, id)
