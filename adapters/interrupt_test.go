@@ -61,18 +61,18 @@ func (p *process) step(dir event.Dir, line string) {
 var openings = map[string]struct {
 	adapter  adapters.Adapter
 	opening  []string
-	prompted string
+	prompted []string
 }{
 	"claude": {adapter: claude.New()},
 	"opencode": {opencode.New(), []string{
 		`{"type":"sojourn.response","id":"init","status":200,"body":{"data":{"id":"main"}}}`, `{"type":"sojourn.response","id":"init-rules","status":200,"body":{"id":"main"}}`,
-	}, ""},
+	}, nil},
 	"codex": {codex.New(), []string{
 		`{"id":"init","result":{"userAgent":"x"}}`, `{"id":"init-thread","result":{"thread":{"id":"main"},"model":"m"}}`,
-	}, `{"id":"prompt","result":{"turn":{"id":"t1"}}}`},
+	}, []string{`{"id":"prompt","result":{"turn":{"id":"t1"}}}`, `{"method":"turn/started","params":{"threadId":"main","turn":{"id":"t1"}}}`}},
 	"gemini": {gemini.New(), []string{
 		`{"jsonrpc":"2.0","id":"init","result":{"agentCapabilities":{"loadSession":true}}}`, `{"jsonrpc":"2.0","id":"init/session","result":{"sessionId":"main"}}`,
-	}, ""},
+	}, nil},
 }
 
 // An interrupt that comes while the agent starts, or right behind the prompt, is written
@@ -107,8 +107,9 @@ func TestInterruptRightBehindThePrompt(t *testing.T) {
 					require.Contains(t, p.written, "prompt")
 					p.read()
 				}
-				if k.prompted != "" {
-					p.step(event.DirOut, k.prompted)
+				for _, answer := range k.prompted {
+					require.NotContains(t, p.written, "interrupt")
+					p.step(event.DirOut, answer)
 				}
 				require.Contains(t, p.written, "interrupt", strings.Join(p.unread, "\n"))
 				require.Less(t, slices.Index(p.written, "prompt"), slices.Index(p.written, "interrupt"))
@@ -136,8 +137,8 @@ func TestInterruptBehindAPromptThatWasWrittenBefore(t *testing.T) {
 		p.unread = nil
 		p.say("interrupt", adapters.Interrupt{})
 		p.step(event.DirIn, strings.Replace(before, "hi", "hi, as it was written", 1))
-		if k.prompted != "" {
-			p.step(event.DirOut, k.prompted)
+		for _, answer := range k.prompted {
+			p.step(event.DirOut, answer)
 		}
 		require.Contains(t, p.written, "interrupt", name)
 	}
