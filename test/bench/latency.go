@@ -204,10 +204,15 @@ func (b *bench) busy(ctx context.Context) (all []*session.Handle, err error) {
 		if err != nil {
 			return err
 		}
-		return until(ctx, rest, func() (bool, error) {
-			last, err := b.lastSeq(ctx, s)
-			return last > r.AfterSeq+10, err
-		})
+		for ev, err := range s.Events(ctx, r.AfterSeq, session.Follow) {
+			if err != nil {
+				return err
+			}
+			if _, works := ev.Payload.(event.BlockDelta); works {
+				return nil
+			}
+		}
+		return fmt.Errorf("session %s ended", s.ID())
 	})
 }
 
