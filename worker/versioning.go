@@ -56,8 +56,8 @@ func (s *options) readVersioning() error {
 	return nil
 }
 
-// deployment returns the options of a worker of versioned task queues. Workflows that don't
-// say otherwise move at once: they are short.
+// deployment returns the options of a worker of versioned task queues. Workflows without a
+// behavior of their own move at once: they are short.
 func (v versioning) deployment() worker.DeploymentOptions {
 	if v.sessions == workflow.VersioningBehaviorUnspecified {
 		return worker.DeploymentOptions{}
