@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -20,7 +21,8 @@ func startBuild(t *testing.T, build, versioning string) {
 	startWorker(t, "TEMPORAL_DEPLOYMENT_NAME="+deployment, "TEMPORAL_WORKER_BUILD_ID="+build, "SOJOURN_VERSIONING="+versioning)
 }
 
-// makeCurrent makes a build the current one, once Temporal has heard of its workers.
+// makeCurrent makes a build the current one, once Temporal has heard of its workers. Temporal
+// routes by it some time later.
 func makeCurrent(t *testing.T, build string) {
 	t.Helper()
 	d := spaceOf(t).Temporal.WorkerDeploymentClient().GetHandle(deployment)
@@ -77,8 +79,14 @@ func upgradeInATurn(t *testing.T, versioning, inTurn string) {
 	}, patience, tick, "a new session is on the new build, or moves to it")
 	second, err := h.Send(ctx, session.Message{Text: "RECALL"})
 	require.NoError(t, err)
-	build, run := buildOf(t, h)
-	require.Equal(t, inTurn, build, "in the middle of the turn")
+	var build, run string
+	require.Eventually(t, func() bool {
+		title := "a step in the middle of the turn"
+		_, err := h.Configure(ctx, session.Configure{Title: &title})
+		require.NoError(t, err)
+		build, run = buildOf(t, h)
+		return build == inTurn
+	}, patience, tick, "in the middle of the turn")
 	require.Equal(t, began, run)
 	spaceOf(t).Model.Open(gate)
 	res, err := h.Wait(ctx, first)
@@ -89,13 +97,19 @@ func upgradeInATurn(t *testing.T, versioning, inTurn string) {
 	require.NoError(t, err)
 	require.Contains(t, res.Result.Response, "clementine")
 
-	build, run = buildOf(t, h)
-	require.Equal(t, "b2", build)
+	turns := 3
+	require.Eventually(t, func() bool {
+		if build, run = buildOf(t, h); build != "b2" {
+			require.NoError(t, say(t, h, "SAY again").Err())
+			turns++
+		}
+		return build == "b2"
+	}, patience, tick)
 	require.Equal(t, versioning == "pinned", run != began, "a pinned session has continued as new")
 	after, err := h.Snapshot(ctx)
 	require.NoError(t, err)
 	require.Equal(t, before.Sandbox.ID, after.Sandbox.ID, "its sandbox stays where it is")
-	require.Equal(t, 3, after.Turns)
+	require.Equal(t, turns, after.Turns)
 	require.NoError(t, h.Close(ctx))
 	requireParity(t, h.ID())
 }
@@ -105,7 +119,11 @@ func upgradeInATurn(t *testing.T, versioning, inTurn string) {
 func TestDoctorKnowsTheCurrentBuild(t *testing.T) {
 	inOwnNamespace(t)
 	startBuild(t, "b1", "pinned")
-	require.Contains(t, program(t, "doctor").out, "new sessions are for unversioned workers, and there are workers of build b1 of deployment agents only")
+	says := func(line string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(program(t, "doctor").out, line) }, patience, tick, line)
+	}
+	says("new sessions are for unversioned workers, and there are workers of build b1 of deployment agents only")
 	makeCurrent(t, "b1")
-	require.Contains(t, program(t, "doctor").out, "; build b1 of deployment agents is current")
+	says("; build b1 of deployment agents is current")
 }
