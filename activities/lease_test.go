@@ -157,6 +157,34 @@ func TestNoLeaseBetweenTurns(t *testing.T) {
 	require.True(t, status.LeaseUntil.IsZero())
 }
 
+// Nor has it one when the attempt that saved the turn's end could not take it off any more: the
+// next attempt does, though it only returns the result.
+func TestNoLeaseBehindAnEndThatWasSaved(t *testing.T) {
+	t.Parallel()
+	for name, replace := range map[string]func(*bench){"same worker": func(*bench) {}, "next worker": (*bench).worker} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, _ := leased(t, time.Minute)
+			in := b.ask(1, "words 3")
+			b.turn(in)
+			conn := b.host.Connected(b.sandbox.ID).Conn
+			require.NoError(t, conn.Lease(t.Context(), time.Minute))
+			replace(b)
+			_, err := b.attempt(t.Context(), 2, in)
+			require.NoError(t, err)
+			found, err := b.host.Find(t.Context(), b.agent, b.sandbox.ID, b.sandbox.Epoch)
+			require.NoError(t, err)
+			conn, err = runner.Attach(t.Context(), found.Sandbox, found.Paths.Runner, found.Paths.Socket, runner.Token([]byte("secret"), b.sandbox.ID), b.sandbox.Epoch)
+			require.NoError(t, err)
+			defer conn.Close()
+			status, err := conn.Status(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, runner.AgentRunning, status.State)
+			require.True(t, status.LeaseUntil.IsZero())
+		})
+	}
+}
+
 // A paused turn's agent continues though no attempt heartbeats for it, for as long as
 // Temporal reports it as paused.
 func TestPausedTurnKeepsItsAgent(t *testing.T) {

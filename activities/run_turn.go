@@ -82,12 +82,13 @@ func (a *attempt) run(ctx context.Context, kind turn.Kind) (contract.RunTurnOutp
 	return a.listen(ctx)
 }
 
-// releaseLease takes the agent off its lease: it may wait for the next turn, however long
-// that takes.
+// releaseLease takes the agent off its lease, or off that of an earlier attempt: it may wait
+// for the next turn, however long that takes.
 func (a *attempt) releaseLease(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), host.AckPatience)
 	defer cancel()
-	if err := a.heartbeater.Release(ctx); err != nil {
+	a.heartbeater.Stop()
+	if err := a.host.Release(ctx, a.in.Sandbox.ID); err != nil {
 		// At worst the lease ends an agent that could have stayed warm.
 		a.host.o.Log.Warn("the agent's lease is not taken off", "session", a.in.Agent.SessionID, "error", err)
 	}

@@ -55,9 +55,9 @@ type Heartbeater struct {
 	first chan struct{}
 }
 
-// Heartbeat heartbeats for the activity of ctx, with the current details, until Stop or
-// Release. The context that it returns ends when Temporal reports the attempt as over; its
-// cause is the reason.
+// Heartbeat heartbeats for the activity of ctx, with the current details, until Stop. The
+// context that it returns ends when Temporal reports the attempt as over; its cause is the
+// reason.
 func (h *Host) Heartbeat(ctx context.Context, details *atomic.Pointer[contract.HeartbeatDetails]) (context.Context, *Heartbeater) {
 	b := &Heartbeater{
 		temporal: h.o.Temporal, token: activity.GetInfo(ctx).TaskToken, lease: h.o.Lease, details: details, log: h.o.Log,
@@ -156,19 +156,4 @@ func (b *Heartbeater) Lease(ctx context.Context, conn *runner.Conn) error {
 		return fmt.Errorf("lease: %w", err)
 	}
 	return nil
-}
-
-// Release ends the heartbeats and takes an idle agent off the lease.
-func (b *Heartbeater) Release(ctx context.Context) error {
-	b.Stop()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.conn == nil {
-		return nil
-	}
-	err := b.conn.Lease(ctx, 0)
-	if errors.Is(err, runner.ErrExited) || errors.Is(err, runner.ErrClosed) {
-		return nil
-	}
-	return err
 }

@@ -98,6 +98,23 @@ func (h *Host) renewIdleLease(ctx context.Context, info sandbox.Info) error {
 	})
 }
 
+// Release takes a sandbox's agent off its lease. No heartbeat may renew it meanwhile.
+func (h *Host) Release(ctx context.Context, sandboxID string) error {
+	sb, err := h.o.Provider.Open(ctx, sandboxID)
+	if err != nil {
+		return fmt.Errorf("release: sandbox %s: %w", sandboxID, err)
+	}
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("release: sandbox %s: %w", sandboxID, err)
+	}
+	err = h.ask(ctx, info, func(c *runner.Conn) error { return c.Lease(ctx, 0) })
+	if errors.Is(err, runner.ErrExited) || errors.Is(err, runner.ErrClosed) {
+		return nil // no agent lives there
+	}
+	return err
+}
+
 // ask sends a sandbox's runner a request, over the kept connection if that works, else over
 // a new one.
 func (h *Host) ask(ctx context.Context, info sandbox.Info, question func(*runner.Conn) error) error {
