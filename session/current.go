@@ -21,8 +21,9 @@ import (
 
 const (
 	// statePatience is how long AwaitState waits for a worker that does not answer: the
-	// execution's result is final, and there may be none.
-	statePatience = 10 * time.Second
+	// execution's result is final. A busy one may take longer than one try of Temporal's SDK,
+	// which is ten seconds.
+	statePatience = 30 * time.Second
 	// statePoll and statePollMost are the first and the longest pause between two
 	// queries of the workflow.
 	statePoll     = 5 * time.Millisecond
@@ -33,7 +34,7 @@ const (
 // that the stream has: status, totals, and the data that a new message is
 // validated against. Wait does this before it returns; it is for callers that
 // read the end in Events. It waits neither for a worker that answers nothing for
-// 10 seconds, nor for a session that was terminated.
+// 30 seconds, nor for a session that was terminated.
 func (h *Handle) AwaitState(ctx context.Context, executionID string) {
 	for wait := statePoll; h.isBusyWith(ctx, executionID); wait = min(2*wait, statePollMost) {
 		if wait == statePollMost && h.live(ctx) != nil {

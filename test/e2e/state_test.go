@@ -145,8 +145,9 @@ func TestAWaitingSessionOutlivesItsWorker(t *testing.T) {
 func TestAFailedTurnIsInTheList(t *testing.T) {
 	onSharedHost(t)
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
-	require.Equal(t, 1, runProgram(t, "sojourn", "", nil, "send", id, "ERR400").code)
-	require.Equal(t, session.Failed, inList(t, id).Outcome)
+	sent := runProgram(t, "sojourn", "", nil, "send", id, "ERR400")
+	require.Equal(t, 1, sent.code)
+	require.Equal(t, session.Failed, inList(t, id).Outcome, sent.err)
 	require.Regexp(t, id+`.* idle \(failed\) `, sojourn(t, "ls", "--limit", "1000"))
 	require.Eventually(t, func() bool {
 		return slices.Contains(listed(t, session.ListOptions{Query: "SojournOutcome = 'failed'"}), id)
