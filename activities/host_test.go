@@ -22,6 +22,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/test/executable"
 	"github.com/sojourn-run/sojourn/turn"
 )
 
@@ -223,9 +224,9 @@ func TestVersionsAreRemembered(t *testing.T) {
 	t.Parallel()
 	h, dir := bare(t), t.TempDir()
 	h.o.Getenv = os.Getenv
-	program, calls := filepath.Join(dir, "program"), filepath.Join(dir, "calls")
+	file, calls := filepath.Join(dir, "program"), filepath.Join(dir, "calls")
 	write := func(script string) {
-		require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho >> "+calls+"\n"+script), 0o700))
+		executable.Write(t, file, []byte("#!/bin/sh\necho >> "+calls+"\n"+script))
 	}
 	asked := func() int {
 		data, err := os.ReadFile(calls)
@@ -234,19 +235,19 @@ func TestVersionsAreRemembered(t *testing.T) {
 	}
 	write("exit 1")
 	for n := range 2 {
-		_, err := h.programVersion(t.Context(), program)
+		_, err := h.programVersion(t.Context(), file)
 		require.Error(t, err)
 		require.Equal(t, n+1, asked())
 	}
 	write("echo 1.0")
 	for range 2 {
-		version, err := h.programVersion(t.Context(), program)
+		version, err := h.programVersion(t.Context(), file)
 		require.NoError(t, err)
 		require.Equal(t, "1.0", version)
 		require.Equal(t, 3, asked())
 	}
 	write("echo 1.0.1")
-	version, err := h.programVersion(t.Context(), program)
+	version, err := h.programVersion(t.Context(), file)
 	require.NoError(t, err)
 	require.Equal(t, "1.0.1", version)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/host"
+	"github.com/sojourn-run/sojourn/test/executable"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -273,7 +274,7 @@ func TestSweepSparesAHelper(t *testing.T) {
 		within(t, "what has its name is up", namedUp)
 		below, belowUp, belowGone := alive(t)
 		nested := filepath.Join(b.spec.Dir, "nested")
-		require.NoError(t, os.WriteFile(nested, []byte("#!/bin/sh\n"+filepath.Join(bin, "helper")+` "$@" & wait`+"\n"), 0o700))
+		executable.Write(t, nested, []byte("#!/bin/sh\n"+filepath.Join(bin, "helper")+` "$@" & wait`+"\n"))
 		say(t, c, "m3", "spawnby "+nested+" "+below)
 		within(t, "the one below a tool is up", belowUp)
 		swept, err := c.Sweep(t.Context(), runner.Mark{})
@@ -298,7 +299,7 @@ func clone(t *testing.T, from, to string) {
 	data, err := os.ReadFile(from)
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o700))
-	require.NoError(t, os.WriteFile(to, data, 0o700))
+	executable.Write(t, to, data)
 }
 
 func TestMarkAndSweep(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/test/executable"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
@@ -103,7 +104,7 @@ func TestGuardedNetworkOfAnOrdinaryUser(t *testing.T) {
 	require.NoError(t, err)
 	data, err := os.ReadFile(self)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(copied, data, 0o755))
+	executable.Write(t, copied, data)
 	const become = `mknod "$0/tun" c 10 200 && chmod 666 "$0/tun" && mount --bind "$0/tun" /dev/net/tun &&
 		exec setpriv --reuid=65534 --regid=65534 --clear-groups env TMPDIR=/tmp "$@"`
 	argv := []string{"unshare", "-m", "sh", "-c", become, dir, copied}

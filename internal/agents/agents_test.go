@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/test/executable"
 )
 
 type lock struct {
@@ -86,24 +88,24 @@ func npm(t *testing.T, answers map[string]string) (path string) {
 	dir := t.TempDir()
 	modules := filepath.Join(dir, "modules")
 	for name, places := range layout {
-		program(t, filepath.Join(modules, ".bin", name), broken)
+		write(t, filepath.Join(modules, ".bin", name), broken)
 		for i, place := range places {
 			text := "#!/bin/sh\necho \"" + answers[name] + " (it says)\"\n"
 			if i < len(places)-1 {
 				text = broken // a variant that this machine can't run
 			}
-			program(t, filepath.Join(modules, place), text)
+			write(t, filepath.Join(modules, place), text)
 		}
 	}
-	program(t, filepath.Join(modules, "@openai/codex-some-os/vendor/triple/codex-path/rg"), broken)
-	program(t, filepath.Join(dir, "npm"), "#!/bin/sh\nrm -rf node_modules\ncp -R '"+modules+"' node_modules\n")
+	write(t, filepath.Join(modules, "@openai/codex-some-os/vendor/triple/codex-path/rg"), broken)
+	write(t, filepath.Join(dir, "npm"), "#!/bin/sh\nrm -rf node_modules\ncp -R '"+modules+"' node_modules\n")
 	return dir + string(os.PathListSeparator) + os.Getenv("PATH")
 }
 
-func program(t *testing.T, file, text string) {
+func write(t *testing.T, file, text string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o755))
+	executable.Write(t, file, []byte(text))
 }
 
 // but returns the pins with one of them changed.

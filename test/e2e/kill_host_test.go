@@ -21,6 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/executable"
 	"github.com/sojourn-run/sojourn/test/harness"
 	"github.com/sojourn-run/sojourn/test/parity"
 )
@@ -322,7 +323,7 @@ func startSupervised(t *testing.T, dir string) supervised {
 	// must be before them.
 	bin := filepath.Join(t.TempDir(), "supervise")
 	script := "#!/bin/sh\nexec " + filepath.Join(shared.Bin, "sojourn-worker") + " supervise \"$@\"\n"
-	require.NoError(t, os.WriteFile(bin, []byte(script), 0o700))
+	executable.Write(t, bin, []byte(script))
 	p, err := spaceOf(t).StartWorker(t.Context(), dir, "SOJOURN_WORKER_BIN="+bin)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Stop()) })

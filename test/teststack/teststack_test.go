@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/test/executable"
 )
 
-// program writes a shell script.
-func program(t *testing.T, script string) string {
+// written writes a shell script.
+func written(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sojourn-devstack")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755))
+	executable.Write(t, path, []byte("#!/bin/sh\n"+script))
 	return path
 }
 
@@ -20,7 +22,7 @@ func program(t *testing.T, script string) string {
 // of its output.
 func TestStackThatExits(t *testing.T) {
 	t.Parallel()
-	p := program(t, "echo starting\necho 'sojourn-devstack: port 4222 is taken' >&2\nexit 3\n")
+	p := written(t, "echo starting\necho 'sojourn-devstack: port 4222 is taken' >&2\nexit 3\n")
 	_, err := Start(p, t.TempDir(), "")
 	require.EqualError(t, err, p+" does not start: exit status 3: sojourn-devstack: port 4222 is taken")
 }
@@ -37,9 +39,9 @@ func TestOldEnvFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "env")
 	require.NoError(t, os.WriteFile(file, []byte("export NATS_URL='old'\nexport AWS_ENDPOINT_URL_S3='old'\n"), 0o600))
-	_, err := Start(program(t, "exit 1"), dir, "")
+	_, err := Start(written(t, "exit 1"), dir, "")
 	require.ErrorContains(t, err, "exit status 1")
-	s, err := Start(program(t, `printf "export NATS_URL='new'\nexport AWS_ENDPOINT_URL_S3='http://x'\n" >"$4"; exec sleep 60`), dir, "")
+	s, err := Start(written(t, `printf "export NATS_URL='new'\nexport AWS_ENDPOINT_URL_S3='http://x'\n" >"$4"; exec sleep 60`), dir, "")
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"NATS_URL": "new", "AWS_ENDPOINT_URL_S3": "http://x"}, s.Env)
 	s.Stop(os.Kill)
@@ -68,7 +70,7 @@ func get(t *testing.T, s *Shared) (r *recorder) {
 // A stack that is built and does not start fails every test that requests it; none is
 // skipped.
 func TestStackThatDoesNotStartFailsTheTests(t *testing.T) {
-	p := program(t, "echo broken >&2; exit 1")
+	p := written(t, "echo broken >&2; exit 1")
 	t.Setenv(Variable, p)
 	var s Shared
 	defer s.Stop()
