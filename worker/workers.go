@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/host"
+	"github.com/sojourn-run/sojourn/jobs"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows"
 	"github.com/sojourn-run/sojourn/workflows/hosts"
@@ -41,7 +42,7 @@ const maxWatched = 10_000
 // startWorkers polls the shared queues and this host's two. Turns get as many
 // slots as the host may have sandboxes; control has separate slots, so an
 // interrupt never waits behind a turn.
-func startWorkers(c client.Client, hostID string, v versioning, light *activities.Session, h *activities.Host) (*workers, error) {
+func startWorkers(c client.Client, hostID string, v versioning, light *activities.Session, h *activities.Host, j *jobs.Activities) (*workers, error) {
 	set := &workers{fatal: make(chan error, 5)}
 	base := worker.Options{
 		// A turn is released at once when the worker stops: its agent continues, and
@@ -68,6 +69,9 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	shared.RegisterWorkflowWithOptions(reconcile.Scheduled, workflow.RegisterOptions{Name: session.ReconcilerType})
 	shared.RegisterWorkflowWithOptions(hosts.Reports, workflow.RegisterOptions{Name: session.HostsType})
 	shared.RegisterWorkflowWithOptions(hosts.Drain, workflow.RegisterOptions{Name: session.DrainType})
+	shared.RegisterWorkflowWithOptions(jobs.Workflow, workflow.RegisterOptions{Name: jobs.Type})
+	forJobs, awaitingJobs := j.ByName()
+	register(shared, forJobs)
 	reconciler := &activities.Reconciler{Temporal: c, Stream: light.Stream, Archive: light.Archive, Agents: builtin.Registry()}
 	register(shared, map[string]any{
 		contract.ActivityBegin: light.Begin, contract.ActivityEmit: light.Emit, contract.ActivityFinish: light.Finish, contract.ActivityCatchUp: light.CatchUp,
@@ -82,6 +86,7 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	watching.MaxConcurrentActivityExecutionSize = maxWatched
 	watch := worker.New(c, session.WatchQueue, watching)
 	register(watch, map[string]any{contract.ActivityAwaitChild: children.AwaitChild})
+	register(watch, awaitingJobs)
 
 	creating := base
 	tuner, err := slotTuner(h.Slots)
