@@ -8,3 +8,5 @@
 // [Type] on the sessions' task queue. A job's failure is an application error whose type
 // says why, with the Result so far as its detail.
 package jobs
+
+//go:generate go run ./internal/contract .. ../docs

@@ -129,6 +129,12 @@ func rules() []rule {
 			why:     "a workflow that reaches a store, a stream or a process is not deterministic",
 		},
 		{
+			name:    "a job uses a session as anybody does",
+			about:   under("jobs"),
+			forbids: allOursBut("jobs", "session", "event", "archive", "workspace", "adapters", "workflows/timeouts"),
+			why:     "what a job does is possible for every program: it has no way into a turn",
+		},
+		{
 			name:  "the contract is names and payloads",
 			about: under("contract"),
 			forbids: func(_, to string) bool {
