@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -70,6 +71,11 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	shared.RegisterWorkflowWithOptions(hosts.Reports, workflow.RegisterOptions{Name: session.HostsType})
 	shared.RegisterWorkflowWithOptions(hosts.Drain, workflow.RegisterOptions{Name: session.DrainType})
 	shared.RegisterWorkflowWithOptions(jobs.Workflow, workflow.RegisterOptions{Name: jobs.Type})
+	service, err := jobs.Nexus()
+	if err != nil {
+		return nil, fmt.Errorf("offer jobs by Nexus: %w", err)
+	}
+	shared.RegisterNexusService(service)
 	forJobs, awaitingJobs := j.ByName()
 	register(shared, forJobs)
 	reconciler := &activities.Reconciler{Temporal: c, Stream: light.Stream, Archive: light.Archive, Agents: builtin.Registry()}

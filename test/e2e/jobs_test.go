@@ -7,8 +7,12 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	nexuspb "go.temporal.io/api/nexus/v1"
+	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	sdkworker "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/jobs"
@@ -74,6 +78,37 @@ func TestJobHasATypedResult(t *testing.T) {
 		require.Equal(t, session.StatusClosed, statusOf(t, out.SessionID))
 		requireParity(t, out.SessionID)
 	})
+}
+
+// askForAJob is a workflow of another team, which knows an endpoint and JSON.
+func askForAJob(ctx workflow.Context, endpoint string, in json.RawMessage) (out json.RawMessage, err error) {
+	c := workflow.NewNexusClient(endpoint, "AgentJobs")
+	return out, c.ExecuteOperation(ctx, "run", in, workflow.NexusOperationOptions{}).Get(ctx, &out)
+}
+
+// TestJobOverNexus: a workflow that reaches no task queue of ours has a job by an endpoint of
+// Nexus, with the same result.
+func TestJobOverNexus(t *testing.T) {
+	onSharedHost(t)
+	ctx, c := testContext(t), spaceOf(t).Temporal
+	endpoint := "jobs-" + uuid.NewString()[:8]
+	_, err := c.OperatorService().CreateNexusEndpoint(ctx, &operatorservice.CreateNexusEndpointRequest{Spec: &nexuspb.EndpointSpec{
+		Name: endpoint, Target: &nexuspb.EndpointTarget{Variant: &nexuspb.EndpointTarget_Worker_{
+			Worker: &nexuspb.EndpointTarget_Worker{Namespace: spaceOf(t).Namespace, TaskQueue: session.TaskQueue},
+		}},
+	}})
+	require.NoError(t, err)
+	w := sdkworker.New(c, endpoint, sdkworker.Options{})
+	w.RegisterWorkflow(askForAJob)
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+	in := json.RawMessage(`{"options": {"agent": "codex"}, "prompt": "SAY {\"count\": 7}", "schema": ` + counted + `}`)
+	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: endpoint}, askForAJob, endpoint, in)
+	require.NoError(t, err)
+	var out jobs.Result
+	require.NoError(t, run.Get(ctx, &out))
+	require.JSONEq(t, `{"count":7}`, string(out.Value))
+	require.Equal(t, session.StatusClosed, statusOf(t, out.SessionID))
 }
 
 // TestJobFailsByName: why a job failed is the type of its error, and its session is closed.

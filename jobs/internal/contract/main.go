@@ -86,6 +86,9 @@ The job opens a session of its own, asks the agent, checks the answer against th
 ` + "`sojourn show`, `sojourn files` and the Go client" + ` read it, also later. A job has no deadline of its own; an execution timeout of the workflow, or its cancellation, interrupts the agent and closes the session. Terminated, it leaves that to the
 session, which is asked to close.
 
+**From another namespace** a job is an operation of a [Nexus](https://docs.temporal.io/nexus) service, ` + "`" + jobs.NexusService + "`" + `, operation ` + "`" + jobs.NexusOperation + "`" + `, with the same input and result. The endpoint is an operator's to make:
+` + "`temporal operator nexus endpoint create --name agents --target-namespace NAMESPACE --target-task-queue sojourn`" + `.
+
 **Failures.** A job that fails has an application error; its type is the reason, and its first detail the Result so far:
 
 | type | reason |
