@@ -60,8 +60,18 @@ that matches, and the agent is asked again if it does not. TEXT - is standard in
 }
 
 func (c *cli) run(ctx context.Context, text string, f *runFlags) error {
+	if text == "-" {
+		data, err := c.wholeStdin()
+		if err != nil {
+			return fmt.Errorf("read the prompt from standard input: %w", err)
+		}
+		text = strings.TrimRight(string(data), "\r\n")
+	}
 	in, err := c.jobInput(ctx, text, f)
 	if err != nil {
+		return err
+	}
+	if err := in.Validate(); err != nil {
 		return err
 	}
 	need := needTemporal
@@ -131,14 +141,8 @@ func jobFailed(err error) error {
 	return &failure{line: "the job failed: " + f.Reason, hint: "sojourn show " + f.Result.SessionID + " shows how far it came", code: code}
 }
 
+// jobInput returns the input of a job, not validated.
 func (c *cli) jobInput(ctx context.Context, text string, f *runFlags) (jobs.Input, error) {
-	if text == "-" {
-		data, err := c.wholeStdin()
-		if err != nil {
-			return jobs.Input{}, fmt.Errorf("read the prompt from standard input: %w", err)
-		}
-		text = strings.TrimRight(string(data), "\r\n")
-	}
 	o, err := c.options(ctx, f.id, &f.optionFlags)
 	if err != nil {
 		return jobs.Input{}, err
@@ -165,7 +169,7 @@ func (c *cli) jobInput(ctx context.Context, text string, f *runFlags) (jobs.Inpu
 		}
 		in.Files = append(in.Files, file)
 	}
-	return in, in.Validate()
+	return in, nil
 }
 
 // jobFile reads a file for a job's workspace, given as PATH or PATH=NAME.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/batch"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/jobs"
@@ -76,8 +77,13 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 		return nil, fmt.Errorf("offer jobs by Nexus: %w", err)
 	}
 	shared.RegisterNexusService(service)
+	shared.RegisterWorkflowWithOptions(batch.Workflow, workflow.RegisterOptions{Name: batch.Type})
+	shared.RegisterWorkflowWithOptions(batch.ItemWorkflow, workflow.RegisterOptions{Name: batch.ItemType})
+	batches := &batch.Activities{Temporal: c, Archive: light.Archive}
 	forJobs, awaitingJobs := j.ByName()
+	forBatches, awaitingItems := batches.ByName()
 	register(shared, forJobs)
+	register(shared, forBatches)
 	reconciler := &activities.Reconciler{Temporal: c, Stream: light.Stream, Archive: light.Archive, Agents: builtin.Registry()}
 	register(shared, map[string]any{
 		contract.ActivityBegin: light.Begin, contract.ActivityEmit: light.Emit, contract.ActivityFinish: light.Finish, contract.ActivityCatchUp: light.CatchUp,
@@ -93,6 +99,7 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	watch := worker.New(c, session.WatchQueue, watching)
 	register(watch, map[string]any{contract.ActivityAwaitChild: children.AwaitChild})
 	register(watch, awaitingJobs)
+	register(watch, awaitingItems)
 
 	creating := base
 	tuner, err := slotTuner(h.Slots)

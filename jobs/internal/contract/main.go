@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/jobs"
+	"github.com/sojourn-run/sojourn/session"
 )
 
 func main() {
@@ -93,11 +94,11 @@ session, which is asked to close.
 
 | type | reason |
 | --- | --- |
-| ` + "`Invalid`" + ` | the input: the message names the field, and what it may be |
+| ` + "`" + session.TypeInvalid + "`" + ` | the input: the message names the field, and what it may be |
 | ` + "`" + jobs.TypeMismatch + "`" + ` | the answer does not match the schema, after all repairs; ` + "`mismatch`" + ` says where |
 | ` + "`" + jobs.TypeInterrupted + "`" + ` | somebody interrupted the agent |
 | ` + "`" + jobs.TypeSessionEnded + "`" + ` | the session was closed or terminated before it had answered |
-| others | the code of the turn's failure, such as ` + "`AgentFailed`, `NoProgress`, `Limit` or `MaxTicks`" + ` |
+| others | the code of the turn's failure: ` + "`" + session.TypeAgentFailed + "`, `" + session.TypeNoProgress + "`, `" + session.TypeLimit + "`, `" + session.TypeMaxTicks + "`" + `, or the agent's own |
 
 A job does not try again what failed: whatever may be repeated was repeated within it. Whether a whole job is worth another try is its parent's to say.
 
