@@ -135,6 +135,12 @@ func rules() []rule {
 			why:     "what a job does is possible for every program: it has no way into a turn",
 		},
 		{
+			name:    "a batch uses jobs",
+			about:   under("batch"),
+			forbids: allOursBut("batch", "jobs", "session", "event", "archive", "workflows/timeouts"),
+			why:     "what an item does is a job's to know",
+		},
+		{
 			name:  "the contract is names and payloads",
 			about: under("contract"),
 			forbids: func(_, to string) bool {
