@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
@@ -64,16 +65,20 @@ func Workflow(ctx workflow.Context, in Input) (Result, error) {
 	return j.out, err
 }
 
-// sessionID returns the id of a job's session: the workflow's own where that makes one. A
-// run that repeats the workflow has another session; a reset run has the same.
+// sessionID returns the id of a job's session, in which the workflow's can be read where it
+// is short. A run that repeats the workflow has another session; a reset run has the same.
 func sessionID(info *workflow.Info) string {
 	run := cmp.Or(info.OriginalRunID, info.WorkflowExecution.RunID)
-	if id := info.WorkflowExecution.ID + "-" + run[:min(len(run), 8)]; session.ValidateID("", id) == nil {
+	// A run's id begins with the time; its end is random.
+	id := notOfAnID.ReplaceAllString(info.WorkflowExecution.ID, "-") + "-" + run[max(len(run)-8, 0):]
+	if session.ValidateID("", id) == nil {
 		return id
 	}
 	sum := sha256.Sum256([]byte(info.WorkflowExecution.ID + "\x00" + run))
 	return "job-" + hex.EncodeToString(sum[:16])
 }
+
+var notOfAnID = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // job is one run of the workflow.
 type job struct {

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/mock"
@@ -149,15 +150,16 @@ func TestJobIsCancelled(t *testing.T) {
 	require.NotEmpty(t, j.began.SessionID)
 }
 
-func TestSessionID(t *testing.T) {
+// TestSessionOfAJob: two runs of one workflow, a moment apart, have two sessions.
+func TestSessionOfAJob(t *testing.T) {
 	t.Parallel()
-	id := func(workflowID, run string) string {
-		info := &workflow.Info{OriginalRunID: run}
-		info.WorkflowExecution.ID = workflowID
-		return sessionID(info)
+	of := func(id, run, original string) string {
+		return sessionID(&workflow.Info{WorkflowExecution: workflow.Execution{ID: id, RunID: run}, OriginalRunID: original})
 	}
-	require.Equal(t, "nightly-12-01a21805", id("nightly-12", "01a21805-189d-7d68"))
-	long := id("order/12 of today", "01a21805-189d")
+	const first, second = "01a218a4-2748-7656-ba7a-0abb3f5e7ec4", "01a218a4-2749-7056-bbf2-5194e7657928"
+	require.Equal(t, "nightly-2026-11-26T17-00-00Z-3f5e7ec4", of("nightly-2026-11-26T17:00:00Z", first, first))
+	require.NotEqual(t, of("a", first, first), of("a", second, second))
+	require.Equal(t, of("a", first, first), of("a", second, first), "a reset run")
+	long := of(strings.Repeat("x", 100), first, first)
 	require.NoError(t, session.ValidateID("id", long))
-	require.NotEqual(t, long, id("order/12 of today", "01a21806-189d"))
 }
