@@ -8,13 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/internal/heartbeat"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -85,37 +84,16 @@ func (a *Activities) SaveLine(ctx context.Context, in SaveLineInput) error {
 
 // AwaitItem waits until the workflow of an attempt has ended.
 func (a *Activities) AwaitItem(ctx context.Context, in AwaitItemInput) (out Outcome, err error) {
-	defer beat(ctx)()
+	defer heartbeat.Keep(ctx)()
 	return out, a.Temporal.GetWorkflow(ctx, in.WorkflowID, "").Get(ctx, &out)
 }
-
-// beat heartbeats until stop is called.
-func beat(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		tick := time.NewTicker(beatEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				activity.RecordHeartbeat(ctx)
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return cancel
-}
-
-// beatEvery is a third of the heartbeat timeout.
-const beatEvery = 15 * time.Second
 
 // atOnce is how many results are read at a time.
 const atOnce = 32
 
 // Report joins the results of a batch into pages, by index, and writes the report.
 func (a *Activities) Report(ctx context.Context, in ReportInput) (Report, error) {
-	defer beat(ctx)()
+	defer heartbeat.Keep(ctx)()
 	o, err := a.Archive.Batch(in.BatchID)
 	if err != nil {
 		return Report{}, err

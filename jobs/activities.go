@@ -11,10 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/internal/heartbeat"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workspace"
 )
@@ -104,8 +103,7 @@ const lookEvery = 200 * time.Millisecond
 
 // AwaitAnswer waits until a message has ended, and checks the answer against the schema.
 func (a *Activities) AwaitAnswer(ctx context.Context, in AwaitAnswerInput) (Answer, error) {
-	ctx, stop := beating(ctx)
-	defer stop()
+	defer heartbeat.Keep(ctx)()
 	h, err := a.Sessions.Get(ctx, in.SessionID)
 	if err != nil {
 		return Answer{}, session.ToTemporal(err)
@@ -131,27 +129,6 @@ func (a *Activities) AwaitAnswer(ctx context.Context, in AwaitAnswerInput) (Answ
 		out.Mismatch = err.Error()
 	}
 	return out, nil
-}
-
-// beatEvery is a third of the activity's heartbeat timeout.
-const beatEvery = 15 * time.Second
-
-// beating heartbeats until stop is called.
-func beating(ctx context.Context) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		tick := time.NewTicker(beatEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				activity.RecordHeartbeat(ctx)
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return ctx, cancel
 }
 
 // Artifacts lists the files of a closed session that match the patterns.

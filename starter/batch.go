@@ -296,7 +296,9 @@ func (c *cli) printReport(r batch.Report) error {
 	return errors.Join(err, w.Flush())
 }
 
-func ms(n int64) time.Duration { return (time.Duration(n) * time.Millisecond).Round(100 * time.Millisecond) }
+func ms(n int64) time.Duration {
+	return (time.Duration(n) * time.Millisecond).Round(100 * time.Millisecond)
+}
 
 func batchCost(t batch.Totals) string {
 	s := render.Cost(&t.CostUSD)
@@ -360,7 +362,7 @@ func progressLine(p batch.Progress, ended int, in time.Duration) string {
 	}
 	if ended > 0 && in > 0 {
 		each := in / time.Duration(ended)
-		parts = append(parts, fmt.Sprintf("%.1f/min", float64(time.Minute)/float64(each)), (each * time.Duration(p.Items-p.Ended())).Round(time.Second).String()+" left")
+		parts = append(parts, fmt.Sprintf("%.1f/min", float64(time.Minute)/float64(each)), (each*time.Duration(p.Items-p.Ended())).Round(time.Second).String()+" left")
 	}
 	if p.PausedBy != "" {
 		parts = append(parts, p.PausedBy)

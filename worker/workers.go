@@ -17,6 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/jobs"
+	"github.com/sojourn-run/sojourn/schedules"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows"
 	"github.com/sojourn-run/sojourn/workflows/hosts"
@@ -79,6 +80,7 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	shared.RegisterNexusService(service)
 	shared.RegisterWorkflowWithOptions(batch.Workflow, workflow.RegisterOptions{Name: batch.Type})
 	shared.RegisterWorkflowWithOptions(batch.ItemWorkflow, workflow.RegisterOptions{Name: batch.ItemType})
+	shared.RegisterWorkflowWithOptions(schedules.MessageWorkflow, workflow.RegisterOptions{Name: schedules.MessageType})
 	batches := &batch.Activities{Temporal: c, Archive: light.Archive}
 	forJobs, awaitingJobs := j.ByName()
 	forBatches, awaitingItems := batches.ByName()
@@ -100,6 +102,7 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	register(watch, map[string]any{contract.ActivityAwaitChild: children.AwaitChild})
 	register(watch, awaitingJobs)
 	register(watch, awaitingItems)
+	register(watch, (&schedules.Activities{Sessions: j.Sessions}).ByName())
 
 	creating := base
 	tuner, err := slotTuner(h.Slots)

@@ -131,14 +131,14 @@ func rules() []rule {
 		{
 			name:    "a job uses a session as anybody does",
 			about:   under("jobs"),
-			forbids: allOursBut("jobs", "session", "event", "archive", "workspace", "adapters", "workflows/timeouts"),
+			forbids: allOursBut("jobs", "session", "event", "archive", "workspace", "adapters", "workflows/timeouts", "internal/heartbeat"),
 			why:     "what a job does is possible for every program: it has no way into a turn",
 		},
 		{
-			name:    "a batch uses jobs",
-			about:   under("batch"),
-			forbids: allOursBut("batch", "jobs", "session", "event", "archive", "workflows/timeouts"),
-			why:     "what an item does is a job's to know",
+			name:    "batches and schedules use jobs",
+			about:   under("batch", "schedules"),
+			forbids: allOursBut("batch", "schedules", "jobs", "session", "event", "archive", "workflows/timeouts", "internal/heartbeat"),
+			why:     "what is done many times or at times is a job's to know",
 		},
 		{
 			name:  "the contract is names and payloads",

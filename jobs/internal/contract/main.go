@@ -10,7 +10,9 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/batch"
 	"github.com/sojourn-run/sojourn/jobs"
+	"github.com/sojourn-run/sojourn/schedules"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -27,13 +29,17 @@ func run(args []string) error {
 		return fmt.Errorf("usage: contract ROOT OUT")
 	}
 	comments := &comments{root: args[0], fields: map[string]map[string]string{}}
-	g := &generator{comments: comments, defs: map[string]*Schema{}}
-	for _, t := range []reflect.Type{reflect.TypeFor[jobs.Input](), reflect.TypeFor[jobs.Result]()} {
+	g := &generator{comments: comments, defs: map[string]*Schema{}, types: map[string]reflect.Type{}}
+	for _, t := range []reflect.Type{
+		reflect.TypeFor[jobs.Input](), reflect.TypeFor[jobs.Result](),
+		reflect.TypeFor[batch.Input](), reflect.TypeFor[batch.Item](), reflect.TypeFor[batch.Line](), reflect.TypeFor[batch.Report](), reflect.TypeFor[batch.Progress](), reflect.TypeFor[batch.Change](),
+		reflect.TypeFor[schedules.Message](),
+	} {
 		if _, err := g.of(t); err != nil {
 			return err
 		}
 	}
-	whole := Schema{Dialect: "https://json-schema.org/draft/2020-12/schema", Title: "The contract of AgentJob", Defs: g.defs}
+	whole := Schema{Dialect: "https://json-schema.org/draft/2020-12/schema", Title: "The contract of jobs", Defs: g.defs}
 	text, err := json.MarshalIndent(whole, "", "  ")
 	if err != nil {
 		return err
@@ -63,7 +69,7 @@ func writeTable(doc *strings.Builder, name string, s *Schema) {
 }
 
 const introduction = `<!-- Written by "go generate ./jobs" from the Go types. -->
-# The contract of a job
+# The contract of jobs
 
 A job is a workflow that asks an agent once and returns a typed result. Any workflow, in any of Temporal's SDKs, starts it as a child by its name, and any client starts it directly:
 
@@ -104,6 +110,13 @@ A job does not try again what failed: whatever may be repeated was repeated with
 
 **Sizes.** Temporal takes at most 2 MiB in one payload. Input files are text or base64, 1 MiB in all, and the schema 64 KiB. Payloads over Temporal's limit go to the archive by themselves if the program that starts the job uses the same external
 storage ([operations](operations.md)); the Go client and ` + "`sojourn run`" + ` do.
+
+## Batches and schedules
+
+A batch is the workflow ` + "`" + batch.Type + "`" + ` ([BatchInput](#batchinput) in, [Report](#report) out). Its items are [lines](#item) in the archive, which ` + "`sojourn batch`" + ` and the package batch write, so it is started by one of these; any client may send it the signals ` + "`pause` and `resume`" + `, the update
+` + "`configure`" + ` ([Change](#change) in, [Progress](#progress) out) and the query ` + "`progress`" + `. Each item has a [Line](#line) in the results.
+
+A Temporal Schedule starts ` + "`" + jobs.Type + "`" + ` with an Input, or ` + "`" + schedules.MessageType + "`" + ` with a [Message](#message), which has one session take a message each time; ` + "`sojourn schedule`" + ` writes such schedules.
 
 [contract.schema.json](contract.schema.json) has all types as a JSON schema.
 

@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -53,6 +54,7 @@ type generator struct {
 	comments *comments
 	defs     map[string]*Schema
 	order    []string
+	types    map[string]reflect.Type
 }
 
 func (g *generator) of(t reflect.Type) (*Schema, error) {
@@ -85,10 +87,26 @@ func (g *generator) of(t reflect.Type) (*Schema, error) {
 	return nil, fmt.Errorf("%v: a %v has no place in the contract", t, t.Kind())
 }
 
+// name returns a type's name in the contract: its own, or that of its package before it where
+// another type has that.
+func (g *generator) name(t reflect.Type) string {
+	name := t.Name()
+	if had := g.types[name]; had != nil && had != t {
+		base := path.Base(t.PkgPath())
+		name = strings.ToUpper(base[:1]) + base[1:] + name
+	}
+	g.types[name] = t
+	return name
+}
+
+// internalField is in the comment of a field that is no part of the contract.
+const internalField = "not to be set by callers"
+
 // object returns a reference to a struct's schema.
 func (g *generator) object(t reflect.Type) (*Schema, error) {
-	ref := &Schema{Ref: "#/$defs/" + t.Name()}
-	if g.defs[t.Name()] != nil {
+	own := g.name(t)
+	ref := &Schema{Ref: "#/$defs/" + own}
+	if g.defs[own] != nil {
 		return ref, nil
 	}
 	comments, err := g.comments.of(t)
@@ -96,18 +114,27 @@ func (g *generator) object(t reflect.Type) (*Schema, error) {
 		return nil, err
 	}
 	s := &Schema{Type: "object", Description: comments[""], Properties: map[string]*Schema{}}
-	g.defs[t.Name()] = s
-	g.order = append(g.order, t.Name())
+	g.defs[own] = s
+	g.order = append(g.order, own)
 	for _, f := range reflect.VisibleFields(t) {
 		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "-" || !f.IsExported() {
+		if name == "-" || !f.IsExported() || f.Anonymous {
+			continue
+		}
+		from := comments
+		if n := len(f.Index); n > 1 { // it is an embedded type's
+			if from, err = g.comments.of(t.FieldByIndex(f.Index[:n-1]).Type); err != nil {
+				return nil, err
+			}
+		}
+		if strings.Contains(from[f.Name], internalField) {
 			continue
 		}
 		p, err := g.of(f.Type)
 		if err != nil {
 			return nil, fmt.Errorf("%s.%s: %w", t.Name(), f.Name, err)
 		}
-		p.Description = comments[f.Name]
+		p.Description = from[f.Name]
 		s.Properties[name] = p
 		s.order = append(s.order, name)
 		if !strings.HasPrefix(rest, "omit") {
