@@ -40,6 +40,11 @@ agents: ## install the pinned agent programs into .agents/
 browser: ## install what drives the Web UI in tests
 	@sh test/webui/install.sh
 
+.PHONY: examples
+examples: ## install and build what examples/ has in other languages
+	@cd examples/typescript && { [ node_modules/.package-lock.json -nt package-lock.json ] || \
+		{ echo "examples: installing Temporal's TypeScript SDK (npm ci)"; npm ci --ignore-scripts --no-audit --no-fund --no-progress --loglevel=error; }; } && npm run --silent build
+
 .PHONY: demo
 demo: build agents ## the main job on an embedded stack; ends by itself
 	@AGENT=$(AGENT) MODEL=$(MODEL) LOSS=$(LOSS) scripts/demo.sh
@@ -53,7 +58,7 @@ test: build agents browser ## the tests in minutes: every package, each agent on
 	@scripts/test.sh --short
 
 .PHONY: test-all
-test-all: build agents browser ## all tests there are, with -race: every scenario, faults, fuzzing
+test-all: build agents browser examples ## all tests there are, with -race: every scenario, faults, fuzzing
 	@scripts/test.sh
 
 .PHONY: check

@@ -28,6 +28,14 @@ func (a *Archive) Objects(session, name string) (*Objects, error) {
 	return &Objects{a: a, session: session, prefix: a.sessionKey(session) + name + "/"}, nil
 }
 
+// Batch returns the objects of a batch, which belong to no session. Error: [ErrInvalid].
+func (a *Archive) Batch(id string) (*Objects, error) {
+	if err := checkSession(id); err != nil {
+		return nil, err
+	}
+	return &Objects{a: a, prefix: a.root + "batches/" + id + "/"}, nil
+}
+
 // SafeName reports whether a name is one component of a key in any store:
 // letters, digits, "-", "_" and inner dots, at most 64 bytes.
 func SafeName(name string) bool {

@@ -21,6 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/profiles"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/host"
+	"github.com/sojourn-run/sojourn/jobs"
 	"github.com/sojourn-run/sojourn/sandbox/local"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -72,7 +73,11 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 		// Their heartbeats time out soon, and then they are retried too.
 		logger.Warn("turns of the worker before wait for their heartbeat timeout", "error", err)
 	}
-	set, err := startWorkers(c, me.id, s.versioning, &activities.Session{Stream: events, Archive: store, Agents: builtin.Registry()}, h)
+	j, err := newJobs(s, c, events, store)
+	if err != nil {
+		return err
+	}
+	set, err := startWorkers(c, me.id, s.versioning, &activities.Session{Stream: events, Archive: store, Agents: builtin.Registry()}, h, j)
 	if err != nil {
 		return err
 	}
@@ -271,6 +276,16 @@ func sayMissing(agents adapters.Registry, s options, logger *slog.Logger) {
 	if found == 0 {
 		logger.Warn("no agent is installed on this host: every session will fail on it")
 	}
+}
+
+// newJobs returns the activities of jobs.
+func newJobs(s options, c client.Client, events *stream.Log, store *archive.Archive) (*jobs.Activities, error) {
+	sessions, err := session.NewClient(session.ClientOptions{Temporal: c, Stream: events, Archive: store, Agents: builtin.Registry()})
+	if err != nil {
+		return nil, err
+	}
+	profile, err := profileLoader(s)
+	return &jobs.Activities{Sessions: sessions, Archive: store, Profile: profile}, err
 }
 
 // profileLoader reads profiles from SOJOURN_PROFILES, with their ${NAME}s filled

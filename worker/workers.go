@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -12,8 +13,11 @@ import (
 
 	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/batch"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/host"
+	"github.com/sojourn-run/sojourn/jobs"
+	"github.com/sojourn-run/sojourn/schedules"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows"
 	"github.com/sojourn-run/sojourn/workflows/hosts"
@@ -41,7 +45,7 @@ const maxWatched = 10_000
 // startWorkers polls the shared queues and this host's two. Turns get as many
 // slots as the host may have sandboxes; control has separate slots, so an
 // interrupt never waits behind a turn.
-func startWorkers(c client.Client, hostID string, v versioning, light *activities.Session, h *activities.Host) (*workers, error) {
+func startWorkers(c client.Client, hostID string, v versioning, light *activities.Session, h *activities.Host, j *jobs.Activities) (*workers, error) {
 	set := &workers{fatal: make(chan error, 5)}
 	base := worker.Options{
 		// A turn is released at once when the worker stops: its agent continues, and
@@ -68,6 +72,20 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	shared.RegisterWorkflowWithOptions(reconcile.Scheduled, workflow.RegisterOptions{Name: session.ReconcilerType})
 	shared.RegisterWorkflowWithOptions(hosts.Reports, workflow.RegisterOptions{Name: session.HostsType})
 	shared.RegisterWorkflowWithOptions(hosts.Drain, workflow.RegisterOptions{Name: session.DrainType})
+	shared.RegisterWorkflowWithOptions(jobs.Workflow, workflow.RegisterOptions{Name: jobs.Type})
+	service, err := jobs.Nexus()
+	if err != nil {
+		return nil, fmt.Errorf("offer jobs by Nexus: %w", err)
+	}
+	shared.RegisterNexusService(service)
+	shared.RegisterWorkflowWithOptions(batch.Workflow, workflow.RegisterOptions{Name: batch.Type})
+	shared.RegisterWorkflowWithOptions(batch.ItemWorkflow, workflow.RegisterOptions{Name: batch.ItemType})
+	shared.RegisterWorkflowWithOptions(schedules.MessageWorkflow, workflow.RegisterOptions{Name: schedules.MessageType})
+	batches := &batch.Activities{Temporal: c, Archive: light.Archive}
+	forJobs, awaitingJobs := j.ByName()
+	forBatches, awaitingItems := batches.ByName()
+	register(shared, forJobs)
+	register(shared, forBatches)
 	reconciler := &activities.Reconciler{Temporal: c, Stream: light.Stream, Archive: light.Archive, Agents: builtin.Registry()}
 	register(shared, map[string]any{
 		contract.ActivityBegin: light.Begin, contract.ActivityEmit: light.Emit, contract.ActivityFinish: light.Finish, contract.ActivityCatchUp: light.CatchUp,
@@ -82,6 +100,9 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	watching.MaxConcurrentActivityExecutionSize = maxWatched
 	watch := worker.New(c, session.WatchQueue, watching)
 	register(watch, map[string]any{contract.ActivityAwaitChild: children.AwaitChild})
+	register(watch, awaitingJobs)
+	register(watch, awaitingItems)
+	register(watch, (&schedules.Activities{Sessions: j.Sessions}).ByName())
 
 	creating := base
 	tuner, err := slotTuner(h.Slots)

@@ -37,7 +37,7 @@ build_tools() { mkdir -p "$bin" && go -C internal/tools build -o "$bin/" tool ./
 
 staticcheck() { (cd "$1" && "$bin/staticcheck" ./...); }
 
-workflowcheck() { "$bin/workflowcheck" -test=false -config workflowcheck.config.yaml ./workflows/...; }
+workflowcheck() { "$bin/workflowcheck" -test=false -config workflowcheck.config.yaml ./workflows/... ./jobs ./batch ./schedules; }
 
 planted() { go -C internal/tools test -count=1 -run 'Workflowcheck' .; }
 

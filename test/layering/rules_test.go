@@ -129,6 +129,18 @@ func rules() []rule {
 			why:     "a workflow that reaches a store, a stream or a process is not deterministic",
 		},
 		{
+			name:    "a job uses a session as anybody does",
+			about:   under("jobs"),
+			forbids: allOursBut("jobs", "session", "event", "archive", "workspace", "adapters", "workflows/timeouts", "internal/heartbeat"),
+			why:     "what a job does is possible for every program: it has no way into a turn",
+		},
+		{
+			name:    "batches and schedules use jobs",
+			about:   under("batch", "schedules"),
+			forbids: allOursBut("batch", "schedules", "jobs", "session", "event", "archive", "workflows/timeouts", "internal/heartbeat"),
+			why:     "what is done many times or at times is a job's to know",
+		},
+		{
 			name:  "the contract is names and payloads",
 			about: under("contract"),
 			forbids: func(_, to string) bool {

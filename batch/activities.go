@@ -1,0 +1,199 @@
+package batch
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/internal/heartbeat"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// Activities are those of batches. Safe for concurrent use.
+type Activities struct {
+	Temporal client.Client
+	Archive  *archive.Archive
+}
+
+// LoadItem returns an item from the archive.
+func (a *Activities) LoadItem(ctx context.Context, in ItemInput) (LoadedItem, error) {
+	from, err := a.Archive.Batch(in.BatchID)
+	if err != nil {
+		return LoadedItem{}, session.ToTemporal(session.Invalid("batchId", err.Error(), "the id of a batch"))
+	}
+	return load(ctx, from, in)
+}
+
+func load(ctx context.Context, from *archive.Objects, in ItemInput) (LoadedItem, error) {
+	m, err := loadManifest(ctx, from)
+	if err != nil {
+		return LoadedItem{}, err
+	}
+	if in.Index < 0 || in.Index >= m.Input.Items {
+		return LoadedItem{}, session.ToTemporal(session.Invalid("index", fmt.Sprintf("is %d", in.Index), fmt.Sprintf("0 to %d", m.Input.Items-1)))
+	}
+	p := m.page(in.Index)
+	lines, err := p.load(ctx, from)
+	if err != nil {
+		return LoadedItem{}, err
+	}
+	return m.item(lines[in.Index-p.First]), nil
+}
+
+// item returns a stored line as a job.
+func (m manifest) item(s stored) LoadedItem {
+	text := []byte(s.Line)
+	if s.Text != "" {
+		text = []byte(s.Text)
+	}
+	id, job, err := parse(m.Input.Job, text, s.Number)
+	out := LoadedItem{Number: s.Number, ID: id, Job: job}
+	if err != nil {
+		out.Invalid = err.Error()
+	}
+	return out
+}
+
+// SaveLine writes the line of an item; that of an earlier attempt is replaced.
+func (a *Activities) SaveLine(ctx context.Context, in SaveLineInput) error {
+	to, err := a.Archive.Batch(in.BatchID)
+	if err != nil {
+		return err
+	}
+	if in.Line.ID == "" { // its workflow was ended from outside, which knew more
+		item, err := load(ctx, to, ItemInput{BatchID: in.BatchID, Attempt: Attempt{Index: in.Line.Index}})
+		if err != nil {
+			return err
+		}
+		in.Line.Number, in.Line.ID = item.Number, item.ID
+	}
+	text, err := json.Marshal(in.Line)
+	if err != nil {
+		return fmt.Errorf("batch %s: item %d: %w", in.BatchID, in.Line.Index, err)
+	}
+	return to.Put(ctx, resultName(in.Line.Index), append(text, '\n'))
+}
+
+// AwaitItem waits until the workflow of an attempt has ended.
+func (a *Activities) AwaitItem(ctx context.Context, in AwaitItemInput) (out Outcome, err error) {
+	defer heartbeat.Keep(ctx)()
+	return out, a.Temporal.GetWorkflow(ctx, in.WorkflowID, "").Get(ctx, &out)
+}
+
+// atOnce is how many results are read at a time.
+const atOnce = 32
+
+// Report joins the results of a batch into pages, by index, and writes the report.
+func (a *Activities) Report(ctx context.Context, in ReportInput) (Report, error) {
+	defer heartbeat.Keep(ctx)()
+	o, err := a.Archive.Batch(in.BatchID)
+	if err != nil {
+		return Report{}, err
+	}
+	m, err := loadManifest(ctx, o)
+	if err != nil {
+		return Report{}, err
+	}
+	var times []int64
+	for _, p := range m.Pages {
+		lines, err := join(ctx, o, p)
+		if err != nil {
+			return Report{}, fmt.Errorf("batch %s: join the results: %w", in.BatchID, err)
+		}
+		for _, l := range lines {
+			if l.Result != nil {
+				times = append(times, l.MS)
+			}
+		}
+	}
+	slices.Sort(times)
+	out := Report{
+		BatchID: in.BatchID, Totals: in.Totals, Items: m.Input.Items, MS: in.MS,
+		P50: quantile(times, 50), P90: quantile(times, 90), P99: quantile(times, 99), Max: quantile(times, 100),
+	}
+	text, err := json.MarshalIndent(out, "", "  ")
+	if err != nil {
+		return out, err
+	}
+	return out, o.Put(ctx, reportName, append(text, '\n'))
+}
+
+// quantile returns the smallest time that at least percent of them do not exceed.
+func quantile(sorted []int64, percent int) int64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
+}
+
+// join writes the results of a page's items into one object, and removes the single ones. A
+// page that was joined before is returned as it is.
+func join(ctx context.Context, o *archive.Objects, p page) ([]Line, error) {
+	name := resultsName(p.First)
+	joined, _, err := o.Get(ctx, name)
+	switch {
+	case err == nil:
+		return parseLines(joined)
+	case !errors.Is(err, archive.ErrNotFound):
+		return nil, err
+	}
+	texts, err := singles(ctx, o, p)
+	if err != nil {
+		return nil, err
+	}
+	joined = bytes.Join(texts, nil)
+	if err := o.Put(ctx, name, joined); err != nil {
+		return nil, err
+	}
+	single := make([]string, p.Items)
+	for i := range single {
+		single[i] = resultName(p.First + i)
+	}
+	lines, err := parseLines(joined)
+	return lines, cmp.Or(err, o.Remove(ctx, single...))
+}
+
+// singles returns the results of a page's items that are not joined yet; empty for one that
+// has none.
+func singles(ctx context.Context, o *archive.Objects, p page) ([][]byte, error) {
+	texts := make([][]byte, p.Items)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for i := range texts {
+		g.Go(func() error {
+			text, _, err := o.Get(ctx, resultName(p.First+i))
+			if errors.Is(err, archive.ErrNotFound) {
+				return nil
+			}
+			texts[i] = text
+			return err
+		})
+	}
+	return texts, g.Wait()
+}
+
+func parseLines(text []byte) (all []Line, err error) {
+	for one := range bytes.Lines(text) {
+		var l Line
+		if err := json.Unmarshal(one, &l); err != nil {
+			return nil, fmt.Errorf("a line of the results: %w", err)
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// ByName returns the activities by the names under which they are registered: those of
+// session.TaskQueue, and those of session.WatchQueue.
+func (a *Activities) ByName() (light, watching map[string]any) {
+	return map[string]any{ActivityLoadItem: a.LoadItem, ActivitySaveLine: a.SaveLine, ActivityReport: a.Report},
+		map[string]any{ActivityAwaitItem: a.AwaitItem}
+}

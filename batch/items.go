@@ -1,0 +1,241 @@
+package batch
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/jobs"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// Item is a line of a batch's input: what a job takes, over what the batch says for all.
+type Item struct {
+	// ID is the caller's name for it, in the results. Default: the line's number.
+	ID string `json:"id,omitempty"`
+	// Vars are the variables for {{NAME}} in the prompt: texts, or any JSON values.
+	Vars map[string]json.RawMessage `json:"vars,omitempty"`
+	jobs.Input
+}
+
+// variable is how a prompt names one.
+var variable = regexp.MustCompile(`\{\{\s*([A-Za-z0-9_.-]+)\s*\}\}`)
+
+// parse returns the job of a line, valid or with the reason why it is not.
+func parse(all jobs.Input, line []byte, number int) (id string, in jobs.Input, err error) {
+	item := Item{Input: all}
+	item.Options.Metadata = maps.Clone(all.Options.Metadata)
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	id = strconv.Itoa(number)
+	if err := d.Decode(&item); err != nil {
+		return id, in, session.Invalid(fmt.Sprintf("line %d", number), "is no item: "+err.Error(), `one JSON object, such as {"id": "a1", "prompt": "…"} or {"vars": {"file": "a.txt"}}`)
+	}
+	if item.ID != "" {
+		id = item.ID
+	}
+	if item.Prompt, err = fill(item.Prompt, item.Vars); err != nil {
+		return id, item.Input, fmt.Errorf("line %d: %w", number, err)
+	}
+	if err := item.Input.Validate(); err != nil {
+		return id, item.Input, fmt.Errorf("line %d: %w", number, err)
+	}
+	return id, item.Input, nil
+}
+
+// fill puts an item's variables into a prompt.
+func fill(prompt string, vars map[string]json.RawMessage) (string, error) {
+	var missing error
+	filled := variable.ReplaceAllStringFunc(prompt, func(s string) string {
+		name := variable.FindStringSubmatch(s)[1]
+		v, ok := vars[name]
+		if !ok {
+			missing = session.Invalid("vars", fmt.Sprintf("have no %q, which the prompt names", name), "each variable of the prompt")
+			return s
+		}
+		var text string
+		if json.Unmarshal(v, &text) == nil {
+			return text
+		}
+		return string(v)
+	})
+	return filled, missing
+}
+
+// A batch's objects in the archive: its input, pages of items, and results.
+const (
+	manifestName = "manifest.json"
+	reportName   = "report.json"
+	// pageItems and pageBytes bound a page.
+	pageItems = 500
+	pageBytes = 4 << 20
+	// maxLine bounds a line of the input.
+	maxLine = 2 << 20
+)
+
+func resultName(index int) string  { return fmt.Sprintf("result-%07d.json", index) }
+func resultsName(first int) string { return fmt.Sprintf("results-%07d.jsonl", first) }
+
+// manifest is what the archive has of a batch beside its items.
+type manifest struct {
+	Input Input  `json:"input"`
+	Pages []page `json:"pages"`
+}
+
+// page is an object with items. Its name is made of its content: whoever uploads other items
+// under the same id changes none.
+type page struct {
+	Name  string `json:"name"`
+	First int    `json:"first"`
+	Items int    `json:"items"`
+}
+
+// page returns the page that has an item.
+func (m manifest) page(index int) page {
+	i, _ := slices.BinarySearchFunc(m.Pages, index+1, func(p page, next int) int { return cmp.Compare(p.First, next) })
+	return m.Pages[i-1]
+}
+
+// items returns the lines of a page.
+func (p page) load(ctx context.Context, from *archive.Objects) (all []stored, err error) {
+	text, _, err := from.Get(ctx, p.Name)
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(text) {
+		var s stored
+		if err := json.Unmarshal(line, &s); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Name, err)
+		}
+		all = append(all, s)
+	}
+	if len(all) != p.Items {
+		return nil, fmt.Errorf("%s has %d items, not %d: %w", p.Name, len(all), p.Items, archive.ErrCorrupt)
+	}
+	return all, nil
+}
+
+// stored is a line of a page: an item with the number of its line.
+type stored struct {
+	Number int             `json:"n"`
+	Line   json.RawMessage `json:"l,omitempty"`
+	// Text is a line that is no JSON.
+	Text string `json:"t,omitempty"`
+}
+
+// upload writes the items of a batch into the archive, and returns its input with their number
+// and digest. Blank lines are left out. Lines that are no items are told with the results.
+func upload(ctx context.Context, to *archive.Objects, in Input, items io.Reader) (Input, error) {
+	u := uploader{to: to, sum: sha256.New()}
+	sc := bufio.NewScanner(items)
+	sc.Buffer(nil, maxLine)
+	number := 0
+	for sc.Scan() {
+		number++
+		if line := bytes.TrimSpace(sc.Bytes()); len(line) > 0 {
+			if err := u.add(ctx, number, line); err != nil {
+				return in, err
+			}
+		}
+	}
+	switch err := sc.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return in, session.Invalid(fmt.Sprintf("line %d", number+1), "is too long", fmt.Sprintf("at most %d bytes", maxLine))
+	case err != nil:
+		return in, fmt.Errorf("read the items: %w", err)
+	}
+	if err := u.flush(ctx); err != nil {
+		return in, err
+	}
+	if err := json.NewEncoder(u.sum).Encode(in); err != nil {
+		return in, fmt.Errorf("batch: input: %w", err)
+	}
+	in.Items, in.Digest = u.items, hex.EncodeToString(u.sum.Sum(nil))
+	if err := in.Validate(); err != nil {
+		return in, err
+	}
+	return in, u.sign(ctx, in)
+}
+
+type uploader struct {
+	to    *archive.Objects
+	sum   hash.Hash
+	items int
+	pages []page
+	// text has the present page's lines, lines is their number.
+	text  bytes.Buffer
+	lines int
+}
+
+func (u *uploader) add(ctx context.Context, number int, line []byte) error {
+	if u.lines == pageItems || u.lines > 0 && u.text.Len()+len(line) > pageBytes {
+		if err := u.flush(ctx); err != nil {
+			return err
+		}
+	}
+	s := stored{Number: number, Line: line}
+	if !json.Valid(line) {
+		s.Line, s.Text = nil, string(line)
+	}
+	if err := json.NewEncoder(&u.text).Encode(s); err != nil {
+		return fmt.Errorf("line %d: %w", number, err)
+	}
+	_, _ = u.sum.Write(append(line, '\n')) // a hash returns no error
+	u.lines++
+	return nil
+}
+
+func (u *uploader) flush(ctx context.Context) error {
+	if u.lines == 0 {
+		return nil
+	}
+	sum := sha256.Sum256(u.text.Bytes())
+	p := page{Name: "items-" + hex.EncodeToString(sum[:16]) + ".jsonl", First: u.items, Items: u.lines}
+	if err := u.to.Put(ctx, p.Name, u.text.Bytes()); err != nil {
+		return fmt.Errorf("write the items: %w", err)
+	}
+	u.pages = append(u.pages, p)
+	u.items, u.lines = u.items+u.lines, 0
+	u.text.Reset()
+	return nil
+}
+
+// sign writes the manifest, unless the batch has one already, which must be the same.
+func (u *uploader) sign(ctx context.Context, in Input) error {
+	text, err := json.Marshal(manifest{in, u.pages})
+	if err != nil {
+		return fmt.Errorf("batch: input: %w", err)
+	}
+	if _, err := u.to.Swap(ctx, manifestName, "", text); err == nil || !errors.Is(err, archive.ErrChanged) {
+		return err
+	}
+	had, err := loadManifest(ctx, u.to)
+	if err != nil {
+		return err
+	}
+	if had.Input.Digest != in.Digest {
+		return session.ErrConflict
+	}
+	return nil
+}
+
+func loadManifest(ctx context.Context, from *archive.Objects) (m manifest, err error) {
+	text, _, err := from.Get(ctx, manifestName)
+	if err != nil {
+		return m, err
+	}
+	return m, json.Unmarshal(text, &m)
+}

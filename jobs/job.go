@@ -1,0 +1,243 @@
+package jobs
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// Type is the name under which the workflow of a job is registered, on session.TaskQueue.
+const Type = "AgentJob"
+
+// Types of the application errors with which a job fails, besides session.TypeInvalid and the
+// code with which its agent's turn failed, such as session.TypeAgentFailed, TypeLimit or
+// TypeNoProgress.
+const (
+	// TypeMismatch: the answer does not match the schema, after all repairs.
+	TypeMismatch = "SchemaMismatch"
+	// TypeInterrupted: somebody interrupted the agent.
+	TypeInterrupted = "Interrupted"
+	// TypeSessionEnded: the session was closed or terminated before it had answered.
+	TypeSessionEnded = "SessionEnded"
+)
+
+// Limits of a job's input.
+const (
+	// DefaultRepairs is how often an agent is asked to repair an answer.
+	DefaultRepairs = 2
+	// MaxRepairs bounds Input.Repairs.
+	MaxRepairs = 10
+	// MaxFiles and MaxFileBytes bound the input files: they are in the workflow's history, or
+	// beside it.
+	MaxFiles     = 1000
+	MaxFileBytes = 1 << 20
+	// MaxSchemaBytes bounds the schema.
+	MaxSchemaBytes = 64 << 10
+)
+
+// Input is what a job has to do.
+type Input struct {
+	// Options are those of the job's session. Agent is required.
+	Options session.Options `json:"options"`
+	// Prompt is what the agent is asked. It may be empty only if there are Parts.
+	Prompt string `json:"prompt"`
+	// Parts are images and further text, behind the prompt.
+	Parts []event.Part `json:"parts,omitempty"`
+	// Files are in the workspace before the agent starts. With Options.Workspace there can
+	// be none.
+	Files []File `json:"files,omitempty"`
+	// Schema is a JSON schema (draft 2020-12) that the answer has to match. Default: the
+	// answer is any text.
+	Schema json.RawMessage `json:"schema,omitempty"`
+	// Repairs is how often the agent is asked for another answer if one does not match.
+	// Default: DefaultRepairs; less than 0 is none.
+	Repairs int `json:"repairs,omitempty"`
+	// Artifacts are the files of the workspace that the result names: paths, or patterns as
+	// in path.Match, where ** stands for any number of folders. Default: none.
+	Artifacts []string `json:"artifacts,omitempty"`
+	// SessionID is the session's id. Default: one made of the workflow's.
+	SessionID string `json:"sessionId,omitempty"`
+}
+
+// File is a file of the workspace, with its content in one of two ways.
+type File struct {
+	// Path is relative, with forward slashes.
+	Path   string `json:"path"`
+	Text   string `json:"text,omitempty"`
+	Base64 string `json:"base64,omitempty"`
+	// Executable files are run by tools.
+	Executable bool `json:"executable,omitempty"`
+}
+
+// Data returns the file's content.
+func (f File) Data() ([]byte, error) {
+	if f.Base64 == "" {
+		return []byte(f.Text), nil
+	}
+	return base64.StdEncoding.DecodeString(f.Base64)
+}
+
+// Result is what a job has made.
+type Result struct {
+	// SessionID names the session, whose conversation and files are in the archive.
+	SessionID string `json:"sessionId"`
+	// Response is the agent's last text, and Value what the schema matched in it.
+	Response string          `json:"response"`
+	Value    json.RawMessage `json:"value,omitempty"`
+	// Mismatch is why the last answer did not match the schema.
+	Mismatch string `json:"mismatch,omitempty"`
+	// Repairs is how often the agent was asked for another answer.
+	Repairs int         `json:"repairs,omitempty"`
+	Usage   event.Usage `json:"usage"`
+	// CostUSD is nil if it is unknown.
+	CostUSD *float64 `json:"costUSD,omitempty"`
+	// Artifacts are the files that were asked for, in order. Client.OpenFile of the session
+	// reads them.
+	Artifacts []Artifact `json:"artifacts,omitempty"`
+}
+
+// Artifact is a file that a job has made.
+type Artifact struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+	// SHA256 is in hexadecimal.
+	SHA256 string `json:"sha256"`
+}
+
+// Validate returns an error for the first invalid field.
+func (in Input) Validate() error {
+	if err := in.Options.Validate(); err != nil {
+		return err
+	}
+	if err := in.message().Validate(); err != nil {
+		return err
+	}
+	if in.SessionID != "" {
+		if err := session.ValidateID("sessionId", in.SessionID); err != nil {
+			return err
+		}
+	}
+	if in.Repairs > MaxRepairs {
+		return session.Invalid("repairs", fmt.Sprintf("is %d", in.Repairs), fmt.Sprintf("at most %d", MaxRepairs))
+	}
+	if err := in.validateSchema(); err != nil {
+		return err
+	}
+	if err := in.validateFiles(); err != nil {
+		return err
+	}
+	for i, pattern := range in.Artifacts {
+		if !validPattern(pattern) {
+			return session.Invalid(fmt.Sprintf("artifacts[%d]", i), fmt.Sprintf("%q is no pattern", pattern), "a path such as report.md, or a pattern such as out/**/*.json")
+		}
+	}
+	return nil
+}
+
+func (in Input) validateSchema() error {
+	if len(in.Schema) > MaxSchemaBytes {
+		return session.Invalid("schema", fmt.Sprintf("is %d bytes", len(in.Schema)), fmt.Sprintf("at most %d bytes", MaxSchemaBytes))
+	}
+	if len(in.Schema) == 0 {
+		return nil
+	}
+	_, err := resolve(in.Schema)
+	if err != nil {
+		return session.Invalid("schema", err.Error(), "a JSON schema, draft 2020-12, without references to other documents")
+	}
+	return nil
+}
+
+func (in Input) validateFiles() error {
+	if len(in.Files) > 0 && in.Options.Workspace != "" {
+		return session.Invalid("files", "are given with options.workspace", "one of them: the folder of a host is used in place")
+	}
+	if len(in.Files) > MaxFiles {
+		return session.Invalid("files", fmt.Sprintf("are %d", len(in.Files)), fmt.Sprintf("at most %d", MaxFiles))
+	}
+	seen, size := map[string]bool{}, 0
+	for i, f := range in.Files {
+		field := fmt.Sprintf("files[%d]", i)
+		if f.Path == "" || path.Clean(f.Path) != f.Path || path.IsAbs(f.Path) || f.Path == ".." || strings.HasPrefix(f.Path, "../") || f.Path == "." || !utf8.ValidString(f.Path) {
+			return session.Invalid(field+".path", fmt.Sprintf("%q is no path in the workspace", f.Path), "a relative path such as src/main.go")
+		}
+		if seen[f.Path] {
+			return session.Invalid(field+".path", fmt.Sprintf("%q is there twice", f.Path), "each path once")
+		}
+		seen[f.Path] = true
+		if f.Text != "" && f.Base64 != "" {
+			return session.Invalid(field, "has text and base64", "one of them")
+		}
+		data, err := f.Data()
+		if err != nil {
+			return session.Invalid(field+".base64", err.Error(), "standard base64")
+		}
+		size += len(data)
+	}
+	if size > MaxFileBytes {
+		return session.Invalid("files", fmt.Sprintf("are %d bytes", size), fmt.Sprintf("at most %d bytes in all", MaxFileBytes))
+	}
+	return nil
+}
+
+// message returns the first message to the agent, with what the schema demands.
+func (in Input) message() session.Message {
+	text := in.Prompt
+	if len(in.Schema) > 0 {
+		text = strings.TrimSpace(text + "\n\n" + schemaText + "\n" + string(in.Schema))
+	}
+	return session.Message{ID: firstMessage, Text: text, Parts: in.Parts}
+}
+
+// repair returns the message that asks for another answer, for the n-th time.
+func repair(n int, mismatch string) session.Message {
+	return session.Message{ID: fmt.Sprintf("repair-%d", n), Text: fmt.Sprintf(repairText, mismatch)}
+}
+
+const (
+	firstMessage = "job"
+	schemaText   = "End with one JSON value and nothing behind it. It must match this JSON schema:"
+	repairText   = "Your answer does not match the JSON schema: %s\n\nAnswer with the corrected JSON value and nothing else."
+)
+
+// repairs returns how often the agent may be asked for another answer.
+func (in Input) repairs() int {
+	switch {
+	case in.Repairs < 0:
+		return 0
+	case in.Repairs == 0:
+		return DefaultRepairs
+	}
+	return in.Repairs
+}
+
+// validPattern reports whether path.Match takes each part of a pattern.
+func validPattern(pattern string) bool {
+	for part := range strings.SplitSeq(pattern, "/") {
+		if _, err := path.Match(part, ""); err != nil || part == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// match reports whether the parts of a path match those of a valid pattern: path.Match for
+// each, and ** for any number of them.
+func match(pattern, name []string) bool {
+	switch {
+	case len(pattern) == 0:
+		return len(name) == 0
+	case pattern[0] == "**":
+		return match(pattern[1:], name) || len(name) > 0 && match(pattern, name[1:])
+	case len(name) == 0:
+		return false
+	}
+	ok, err := path.Match(pattern[0], name[0])
+	return ok && err == nil && match(pattern[1:], name[1:])
+}

@@ -1,0 +1,165 @@
+package jobs
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// jobTest runs a job beside a session that answers with the given texts, one to each
+// message, until it is closed.
+type jobTest struct {
+	*testsuite.TestWorkflowEnvironment
+	began session.Input
+	asked []session.Message
+}
+
+func newJobTest(t *testing.T, answers ...Answer) *jobTest {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	j := &jobTest{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
+	j.RegisterWorkflowWithOptions(j.session, workflow.RegisterOptions{Name: session.WorkflowType})
+	j.RegisterActivityWithOptions(func(_ context.Context, in AwaitAnswerInput) (Answer, error) {
+		a := answers[0]
+		answers = answers[1:]
+		return a, nil
+	}, activity.RegisterOptions{Name: ActivityAwaitAnswer})
+	j.RegisterActivityWithOptions(func(context.Context, ArtifactsInput) ([]Artifact, error) {
+		return []Artifact{{Path: "report.md", Size: 2}}, nil
+	}, activity.RegisterOptions{Name: ActivityArtifacts})
+	j.RegisterActivityWithOptions(func(context.Context, PutFilesInput) error { return nil }, activity.RegisterOptions{Name: ActivityPutFiles})
+	return j
+}
+
+func (j *jobTest) session(ctx workflow.Context, in session.Input) (session.Output, error) {
+	j.began = in
+	free, _ := workflow.NewDisconnectedContext(ctx)
+	workflow.Go(free, func(ctx workflow.Context) {
+		for {
+			var m session.Message
+			workflow.GetSignalChannel(ctx, session.SignalMessage).Receive(ctx, &m)
+			j.asked = append(j.asked, m)
+		}
+	})
+	ctx.Done().Receive(ctx, nil)
+	cost := 0.5
+	return session.Output{Turns: 1 + len(j.asked), Usage: event.Usage{InputTokens: 7}, CostUSD: &cost}, nil
+}
+
+func completed(text string) Answer {
+	return Answer{Result: session.Result{Outcome: session.Completed, Result: &event.QueryResult{Response: text}}}
+}
+
+func mismatched(text, why string) Answer {
+	a := completed(text)
+	a.Mismatch = why
+	return a
+}
+
+func (j *jobTest) run(t *testing.T, in Input) (Result, error) {
+	t.Helper()
+	in.Options.Agent, in.Prompt = "claude", "count"
+	j.ExecuteWorkflow(Workflow, in)
+	require.True(t, j.IsWorkflowCompleted())
+	if err := j.GetWorkflowError(); err != nil {
+		return Result{}, err
+	}
+	var out Result
+	require.NoError(t, j.GetWorkflowResult(&out))
+	return out, nil
+}
+
+func TestJobRepairsItsAnswer(t *testing.T) {
+	t.Parallel()
+	good := completed(`{"count":3}`)
+	good.Value = []byte(`{"count":3}`)
+	j := newJobTest(t, mismatched("three", "the answer has no JSON value"), good)
+	out, err := j.run(t, Input{Schema: []byte(countSchema), Artifacts: []string{"report.md"}, Files: []File{{Path: "a", Text: "x"}}})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"count":3}`, string(out.Value))
+	require.Equal(t, 1, out.Repairs)
+	require.Empty(t, out.Mismatch)
+	require.EqualValues(t, 7, out.Usage.InputTokens)
+	require.InDelta(t, 0.5, *out.CostUSD, 0)
+	require.Equal(t, []Artifact{{Path: "report.md", Size: 2}}, out.Artifacts)
+	require.Equal(t, out.SessionID, j.began.SessionID)
+	require.Contains(t, j.began.First.Text, countSchema)
+	require.Len(t, j.asked, 1)
+	require.Equal(t, "repair-1", j.asked[0].ID)
+	require.Contains(t, j.asked[0].Text, "no JSON value")
+}
+
+func TestJobFails(t *testing.T) {
+	t.Parallel()
+	limit := Answer{Result: session.Result{Outcome: session.Interrupted, Error: &event.ErrorInfo{Code: session.TypeLimit, Message: "3 turns"}}}
+	interrupted := Answer{Result: session.Result{Outcome: session.Interrupted, Reason: "enough"}}
+	never := mismatched("three", "no")
+	for name, c := range map[string]struct {
+		answers []Answer
+		repairs int
+		typ     string
+		made    int
+	}{
+		"an answer that never matches": {[]Answer{never, never, never}, 0, TypeMismatch, 2},
+		"no repairs":                   {[]Answer{never}, -1, TypeMismatch, 0},
+		"a limit":                      {[]Answer{limit}, 0, session.TypeLimit, 0},
+		"an interrupt":                 {[]Answer{interrupted}, 0, TypeInterrupted, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := newJobTest(t, c.answers...).run(t, Input{Schema: []byte(countSchema), Repairs: c.repairs})
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, err, &app)
+			require.Equal(t, c.typ, app.Type())
+			var out Result
+			require.NoError(t, app.Details(&out))
+			require.Equal(t, c.made, out.Repairs)
+			require.InDelta(t, 0.5, *out.CostUSD, 0, "its cost is known all the same")
+		})
+	}
+}
+
+func TestJobRefusesBadInput(t *testing.T) {
+	t.Parallel()
+	_, err := newJobTest(t).run(t, Input{Schema: []byte(`{"type":"thing"}`)})
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.Equal(t, session.TypeInvalid, app.Type())
+	require.True(t, app.NonRetryable())
+}
+
+// A job that is cancelled closes its session first.
+func TestJobIsCancelled(t *testing.T) {
+	t.Parallel()
+	j := newJobTest(t)
+	j.OnActivity(ActivityAwaitAnswer, mock.Anything, mock.Anything).After(1<<40).Return(Answer{}, nil)
+	j.RegisterDelayedCallback(j.CancelWorkflow, 1<<30)
+	_, err := j.run(t, Input{})
+	var cancelled *temporal.CanceledError
+	require.ErrorAs(t, err, &cancelled)
+	require.NotEmpty(t, j.began.SessionID)
+}
+
+// TestSessionOfAJob: two runs of one workflow, a moment apart, have two sessions.
+func TestSessionOfAJob(t *testing.T) {
+	t.Parallel()
+	of := func(id, run, original string) string {
+		return sessionID(&workflow.Info{WorkflowExecution: workflow.Execution{ID: id, RunID: run}, OriginalRunID: original})
+	}
+	const first, second = "01a218a4-2748-7656-ba7a-0abb3f5e7ec4", "01a218a4-2749-7056-bbf2-5194e7657928"
+	require.Equal(t, "nightly-2026-11-26T17-00-00Z-3f5e7ec4", of("nightly-2026-11-26T17:00:00Z", first, first))
+	require.NotEqual(t, of("a", first, first), of("a", second, second))
+	require.Equal(t, of("a", first, first), of("a", second, first), "a reset run")
+	long := of(strings.Repeat("x", 100), first, first)
+	require.NoError(t, session.ValidateID("id", long))
+}

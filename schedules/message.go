@@ -1,0 +1,120 @@
+package schedules
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/heartbeat"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/timeouts"
+)
+
+// Names of the workflow, and of its activity, which is on session.WatchQueue: it waits for as
+// long as the agent works.
+const (
+	MessageType = "AgentMessage"
+	ActivityAsk = "AskSession"
+)
+
+// Message is sent to one session each time. The session is made the first time, and reopened
+// if it was closed.
+type Message struct {
+	SessionID string `json:"sessionId"`
+	// Options are those with which the session is made. Agent is required.
+	Options session.Options `json:"options"`
+	// Prompt is what the agent is asked.
+	Prompt string `json:"prompt"`
+}
+
+// Validate returns an error for the first invalid field.
+func (m Message) Validate() error {
+	if err := session.ValidateID("sessionId", m.SessionID); err != nil {
+		return err
+	}
+	if err := m.Options.Validate(); err != nil {
+		return err
+	}
+	return session.Message{Text: m.Prompt}.Validate()
+}
+
+// AskInput is a message with the id under which it is sent.
+type AskInput struct {
+	Message
+	ID string `json:"id"`
+}
+
+// MessageWorkflow sends the message, and waits for its answer: so the schedule's rule for
+// overlap is about the agent's work. A failed turn is an application error with the code of
+// its failure.
+func MessageWorkflow(ctx workflow.Context, m Message) (event.QueryResult, error) {
+	if err := m.Validate(); err != nil {
+		return event.QueryResult{}, session.ToTemporal(err)
+	}
+	info := workflow.GetInfo(ctx)
+	run := cmp.Or(info.OriginalRunID, info.WorkflowExecution.RunID)
+	in := AskInput{Message: m, ID: uuid.NewSHA1(uuid.NameSpaceOID, []byte(info.WorkflowExecution.ID+"\x00"+run)).String()}
+	opts := timeouts.Watch
+	opts.WaitForCancellation = true // it interrupts the agent
+	ctx = workflow.WithActivityOptions(ctx, opts)
+	var res session.Result
+	if err := workflow.ExecuteActivity(ctx, ActivityAsk, in).Get(ctx, &res); err != nil {
+		return event.QueryResult{}, fmt.Errorf("session %s: scheduled message: %w", m.SessionID, timeouts.Failure(err))
+	}
+	out := event.QueryResult{}
+	if res.Result != nil {
+		out = *res.Result
+	}
+	if err := res.Err(); err != nil {
+		typ := session.TypeAgentFailed
+		if res.Error != nil {
+			typ = cmp.Or(res.Error.Code, typ)
+		}
+		return out, temporal.NewApplicationError(err.Error(), typ, out)
+	}
+	return out, nil
+}
+
+// Activities are those of schedules. Safe for concurrent use.
+type Activities struct {
+	Sessions *session.Client
+}
+
+// Ask opens the session, sends the message and waits for its answer. A message is sent once,
+// however often this is tried.
+func (a *Activities) Ask(ctx context.Context, in AskInput) (session.Result, error) {
+	defer heartbeat.Keep(ctx)()
+	h, err := a.Sessions.Open(ctx, in.SessionID, in.Options)
+	if err != nil {
+		return session.Result{}, session.ToTemporal(err)
+	}
+	receipt, err := h.Send(ctx, session.Message{ID: in.ID, Text: in.Prompt})
+	if err != nil {
+		return session.Result{}, session.ToTemporal(err)
+	}
+	res, err := h.Wait(ctx, receipt)
+	switch {
+	case errors.Is(context.Cause(ctx), context.Canceled):
+		// The next one replaces it, or a person has cancelled it.
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortPatience)
+		defer cancel()
+		return res, errors.Join(ctx.Err(), h.Execution(receipt).Abort(short, "its schedule cancelled it"))
+	case err != nil:
+		return res, session.ToTemporal(err)
+	}
+	return res, nil
+}
+
+// abortPatience bounds the interrupt of a message that is cancelled.
+const abortPatience = 30 * time.Second
+
+// ByName returns the activities of session.WatchQueue by the names under which they are
+// registered.
+func (a *Activities) ByName() map[string]any { return map[string]any{ActivityAsk: a.Ask} }

@@ -1,0 +1,371 @@
+package starter
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/batch"
+	"github.com/sojourn-run/sojourn/jobs"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/starter/internal/render"
+)
+
+func (c *cli) batchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "batch COMMAND",
+		Short: "Run many jobs: a window of them at a time, with retries, a budget, results and a report",
+		Long: `Run many jobs. Each line of the input is an item, a JSON object: {"id": "a1", "prompt": "…"}, or any other field that a job takes
+(docs/contract.md), or {"vars": {"file": "a.go"}} for {{file}} in --prompt. A batch goes on without this command.`,
+		Example: "  sojourn batch run items.jsonl --agent claude --prompt \"Summarize {{file}}\" --window 20 --budget 50\n" +
+			"  sojourn batch wait $BATCH\n  sojourn batch results $BATCH > results.jsonl",
+		Args: unknownCommand,
+		RunE: noCommand,
+	}
+	cmd.AddCommand(c.batchRunCommand(), c.batchWaitCommand(), c.batchShowCommand(), c.batchResultsCommand(), c.batchConfigureCommand())
+	for _, one := range []struct {
+		use, short, done string
+		do               func(*batch.Batch, context.Context) error
+	}{
+		{"pause BATCH", "Start no more items; those at work go on", "is paused", (*batch.Batch).Pause},
+		{"resume BATCH", "Start items again", "goes on", (*batch.Batch).Resume},
+		{"cancel BATCH", "End the batch, and the items at work", "is being cancelled", (*batch.Batch).Cancel},
+	} {
+		cmd.AddCommand(&cobra.Command{
+			Use: one.use, Short: one.short, Args: wants,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				b, err := c.findBatch(cmd.Context(), args[0])
+				if err == nil {
+					err = one.do(b, cmd.Context())
+				}
+				if err != nil || c.json {
+					return err
+				}
+				return writeLine(c.stdout, "batch "+b.ID()+" "+one.done)
+			},
+		})
+	}
+	return cmd
+}
+
+// batchFlags are the flags of a batch beside those of its sessions.
+type batchFlags struct {
+	optionFlags
+
+	id, prompt, schema string
+	files, artifacts   []string
+	attempts           []string
+	repairs, window    int
+	budget             float64
+	timeout            time.Duration
+	noWait             bool
+}
+
+func (c *cli) batchRunCommand() *cobra.Command {
+	var f batchFlags
+	cmd := &cobra.Command{
+		Use: "run FILE|-", Short: "Run a batch of the items in FILE, or in standard input", Args: wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return within(cmd.Context(), f.timeout, func(ctx context.Context) error { return c.runBatch(ctx, args[0], &f) })
+		},
+	}
+	f.register(c, cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&f.id, "id", "", "the batch's `ID`, the id of its workflow; the same one again, with the same items, waits for that batch (default: a new one)")
+	fl.StringVar(&f.prompt, "prompt", "", "ask `TEXT` of items that have no prompt; {{NAME}} is the item's variable")
+	fl.StringVar(&f.schema, "schema", "", "the answers have to match the JSON schema in `FILE`")
+	fl.IntVar(&f.repairs, "repairs", jobs.DefaultRepairs, "ask at most `N` times for another answer that matches")
+	fl.StringArrayVar(&f.files, "file", nil, "have `PATH[=NAME]`, a file of this machine, in each workspace (repeatable)")
+	fl.StringArrayVar(&f.artifacts, "artifact", nil, "name the files that match `PATTERN` in the results (repeatable)")
+	fl.IntVar(&f.window, "window", batch.DefaultWindow, "have at most `N` items at work at a time")
+	fl.StringArrayVar(&f.attempts, "attempts", nil, fmt.Sprintf("try an item `[TYPE=]N` times in all, by the type of its failure (repeatable; default %d)", batch.DefaultAttempts))
+	fl.Float64Var(&f.budget, "budget", 0, "start no more items when the batch has cost `USD` (default: no limit)")
+	fl.BoolVar(&f.noWait, "no-wait", false, "print the batch's id and don't wait")
+	timeoutFlag(cmd, &f.timeout)
+	return cmd
+}
+
+func (c *cli) runBatch(ctx context.Context, file string, f *batchFlags) error {
+	job, err := c.jobInput(ctx, f.prompt, &runFlags{optionFlags: f.optionFlags, id: f.id, schema: f.schema, files: f.files, artifacts: f.artifacts, repairs: f.repairs})
+	if err != nil {
+		return err
+	}
+	in := batch.Input{Job: job, Window: f.window, MaxCostUSD: f.budget}
+	if in.Attempts, err = attempts(f.attempts); err != nil {
+		return err
+	}
+	items := io.Reader(os.Stdin)
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return usage("FILE wants a file with a JSON object on each line, or - for standard input", "%s", plainPathError(err))
+		}
+		defer opened.Close()
+		items = opened
+	}
+	store, err := c.archiveAnswers(ctx)
+	if err != nil {
+		return err
+	}
+	t, err := c.temporal(ctx)
+	if err != nil {
+		return err
+	}
+	stop := c.patience("writing the items into the archive")
+	b, err := batch.Start(ctx, t, store, f.id, in, items)
+	stop()
+	switch {
+	case errors.Is(err, session.ErrConflict):
+		return &failure{line: fmt.Sprintf("batch %s exists, with other items or another input", f.id), hint: "give another --id, or the items and flags that it was started with", code: exitRefused}
+	case err != nil:
+		return err
+	case f.noWait && c.json:
+		return c.printJSON(map[string]string{"batchId": b.ID()})
+	case f.noWait:
+		return writeLine(c.stdout, b.ID())
+	}
+	return c.awaitBatch(ctx, b)
+}
+
+// attempts reads [TYPE=]N.
+func attempts(given []string) (map[string]int, error) {
+	all := map[string]int{}
+	for _, g := range given {
+		typ, n, typed := strings.Cut(g, "=")
+		if !typed {
+			typ, n = batch.Any, g
+		}
+		count, err := strconv.Atoi(n)
+		if err != nil || typ == "" {
+			return nil, usage("--attempts wants N or TYPE=N, such as 3 or AgentFailed=3", "--attempts: %q is none", g)
+		}
+		all[typ] = count
+	}
+	return all, nil
+}
+
+func (c *cli) findBatch(ctx context.Context, id string) (*batch.Batch, error) {
+	if err := session.ValidateID("BATCH", id); err != nil {
+		return nil, err
+	}
+	t, err := c.temporal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	store, err := c.archive(ctx)
+	return batch.Find(t, store, id), err
+}
+
+func (c *cli) batchWaitCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "wait BATCH", Short: "Show a batch's progress until it ends, then its report", Args: wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return within(cmd.Context(), timeout, func(ctx context.Context) error {
+				b, err := c.findBatch(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return c.awaitBatch(ctx, b)
+			})
+		},
+	}
+	timeoutFlag(cmd, &timeout)
+	return cmd
+}
+
+func (c *cli) batchShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show BATCH", Short: "Print how far a batch is", Args: wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := c.findBatch(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			stop := c.patience("waiting for a worker to answer for batch %s", b.ID())
+			p, err := b.Progress(cmd.Context())
+			stop()
+			if err != nil {
+				return err
+			}
+			return c.printProgress(p)
+		},
+	}
+}
+
+func (c *cli) printProgress(p batch.Progress) error {
+	if c.json {
+		return c.printJSON(p)
+	}
+	return writeLine(c.stdout, progressLine(p, 0, 0))
+}
+
+func (c *cli) batchConfigureCommand() *cobra.Command {
+	var change batch.Change
+	cmd := &cobra.Command{
+		Use: "configure BATCH", Short: "Change a batch's window or budget; one that its budget holds up goes on when that is raised", Args: wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if change == (batch.Change{}) {
+				return usage("give --window or --budget", "nothing to change")
+			}
+			b, err := c.findBatch(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			p, err := b.Configure(cmd.Context(), change)
+			if err != nil {
+				return err
+			}
+			return c.printProgress(p)
+		},
+	}
+	cmd.Flags().IntVar(&change.Window, "window", 0, "have at most `N` items at work at a time")
+	cmd.Flags().Float64Var(&change.MaxCostUSD, "budget", 0, "start no more items when the batch has cost `USD`")
+	return cmd
+}
+
+func (c *cli) batchResultsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "results BATCH", Short: "Print a line of JSON for each item that has ended", Args: wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := c.findBatch(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			w := bufio.NewWriter(c.stdout)
+			for line, err := range b.Results(cmd.Context()) {
+				if err != nil {
+					return errors.Join(err, w.Flush())
+				}
+				text, err := json.Marshal(line)
+				if err != nil {
+					return err
+				}
+				if _, err := w.Write(append(text, '\n')); err != nil {
+					return err
+				}
+			}
+			return w.Flush()
+		},
+	}
+}
+
+// awaitBatch shows the progress of a batch until it has ended, and prints its report.
+func (c *cli) awaitBatch(ctx context.Context, b *batch.Batch) error {
+	stop := c.showBatch(ctx, b)
+	out, err := b.Wait(ctx)
+	stop()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return leftAt(ctx, "sojourn batch wait "+b.ID()+" waits again", "; batch %s goes on", b.ID())
+	case err != nil && !errors.Is(err, session.ErrClosed):
+		return err
+	}
+	if c.json {
+		return errors.Join(c.printJSON(out), err)
+	}
+	if printed := c.printReport(out); err == nil {
+		err = printed
+	}
+	if err == nil && out.Failed > 0 {
+		return &failure{line: fmt.Sprintf("%d of %d items failed", out.Failed, out.Items), hint: "sojourn batch results " + b.ID() + " has each of them, and why", code: exitFailed}
+	}
+	return err
+}
+
+func (c *cli) printReport(r batch.Report) error {
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	_, err := fmt.Fprintf(w, "batch\t%s\nitems\t%d: %d completed, %d failed\ntook\t%s\nan item\t%s in the median, 90 %% within %s, 99 %% within %s, %s at most\ncost\t%s\n",
+		r.BatchID, r.Items, r.Completed, r.Failed, ms(r.MS), ms(r.P50), ms(r.P90), ms(r.P99), ms(r.Max), batchCost(r.Totals))
+	for _, typ := range slices.Sorted(maps.Keys(r.ByType)) {
+		_, bad := fmt.Fprintf(w, "%s\t%d\n", typ, r.ByType[typ])
+		err = errors.Join(err, bad)
+	}
+	return errors.Join(err, w.Flush())
+}
+
+func ms(n int64) time.Duration {
+	return (time.Duration(n) * time.Millisecond).Round(100 * time.Millisecond)
+}
+
+func batchCost(t batch.Totals) string {
+	s := render.Cost(&t.CostUSD)
+	if t.Unpriced > 0 {
+		s += fmt.Sprintf(", and %d attempts of unknown cost", t.Unpriced)
+	}
+	return s
+}
+
+// showEvery is how often the progress is shown on a terminal, and sayEvery elsewhere.
+const (
+	showEvery = time.Second
+	sayEvery  = 30 * time.Second
+)
+
+// showBatch shows a batch's progress on standard error until stop is called.
+func (c *cli) showBatch(ctx context.Context, b *batch.Batch) (stop func()) {
+	o, every := c.renderOptions(c.stderr), sayEvery
+	if o.Rewrite {
+		every = showEvery
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		at, before := time.Now(), -1
+		for {
+			if p, err := b.Progress(ctx); err == nil {
+				if before < 0 {
+					before = p.Ended()
+				}
+				line := progressLine(p, p.Ended()-before, time.Since(at))
+				if o.Rewrite {
+					fmt.Fprintf(c.stderr, "\r\x1b[K%s", render.Short(line, o.Width-1))
+				} else {
+					fmt.Fprintf(c.stderr, "sojourn: %s\n", line)
+				}
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				if o.Rewrite {
+					fmt.Fprint(c.stderr, "\r\x1b[K")
+				}
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// progressLine returns a batch's progress in one line; ended items in a time give its rate.
+func progressLine(p batch.Progress, ended int, in time.Duration) string {
+	const width = 20
+	full := width * p.Ended() / max(p.Items, 1)
+	parts := []string{
+		fmt.Sprintf("%s%s %d of %d", strings.Repeat("█", full), strings.Repeat("░", width-full), p.Ended(), p.Items),
+		fmt.Sprintf("%d failed", p.Failed), fmt.Sprintf("%d at work", p.Running), batchCost(p.Totals),
+	}
+	if ended > 0 && in > 0 {
+		each := in / time.Duration(ended)
+		parts = append(parts, fmt.Sprintf("%.1f/min", float64(time.Minute)/float64(each)), (each*time.Duration(p.Items-p.Ended())).Round(time.Second).String()+" left")
+	}
+	if p.PausedBy != "" {
+		parts = append(parts, p.PausedBy)
+	}
+	return strings.Join(parts, "  ")
+}

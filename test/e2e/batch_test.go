@@ -1,0 +1,88 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/batch"
+	"github.com/sojourn-run/sojourn/jobs"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// resultsOf returns the results of a batch, as the command line prints them.
+func resultsOf(t *testing.T, id string) (all []batch.Line) {
+	t.Helper()
+	for text := range strings.Lines(sojourn(t, "batch", "results", id)) {
+		var l batch.Line
+		require.NoError(t, json.Unmarshal([]byte(text), &l))
+		all = append(all, l)
+	}
+	return all
+}
+
+// TestBatchOutlivesItsWorkers: a batch whose worker is killed in the middle has one result for
+// each item, in order; lines that are no items, and those that fail, are told by line and
+// hold up no other.
+func TestBatchOutlivesItsWorkers(t *testing.T) {
+	inOwnNamespace(t)
+	host := startKillable(t)
+	gate := "batch-" + t.Name()
+	var items strings.Builder
+	for n := range 10 {
+		fmt.Fprintf(&items, `{"id": "item-%d", "vars": {"n": %d}}`+"\n", n, n)
+	}
+	items.WriteString("\nno item\n" + `{"id": "bad", "prompt": "SAY none", "repairs": -1}` + "\n" + `{"id": "gate", "prompt": "GATE ` + gate + ` THEN SAY {\"n\": 10}"}` + "\n")
+	file := filepath.Join(t.TempDir(), "items.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte(items.String()), 0o600))
+	schema := filepath.Join(t.TempDir(), "schema.json")
+	require.NoError(t, os.WriteFile(schema, []byte(`{"type": "object", "required": ["n"]}`), 0o600))
+	run := []string{"batch", "run", file, "--id", "the-batch", "--agent", "codex", "--prompt", `SAY {"n": {{n}}}`, "--schema", schema, "--window", "4", "--attempts", "2"}
+	require.Equal(t, "the-batch", strings.TrimSpace(sojourn(t, append(run, "--no-wait")...)))
+	require.NoError(t, spaceOf(t).Model.Waiting(testContext(t), gate))
+	host.kill()
+	spaceOf(t).Model.Open(gate)
+
+	// The same again waits for it.
+	waited := runProgram(t, "sojourn", "", nil, append(run, "--json")...)
+	require.Equal(t, 0, waited.code, waited.err)
+	var report batch.Report
+	require.NoError(t, json.Unmarshal([]byte(waited.out), &report))
+	require.Equal(t, 13, report.Items)
+	require.Equal(t, 11, report.Completed)
+	require.Equal(t, map[string]int{session.TypeInvalid: 1, jobs.TypeMismatch: 1}, report.ByType)
+	require.Equal(t, 1, report.Retried, "what is no item is not tried again")
+	require.Positive(t, report.CostUSD+float64(report.Unpriced))
+	require.Positive(t, report.P50)
+
+	all := resultsOf(t, "the-batch")
+	require.Len(t, all, 13)
+	for i, l := range all {
+		require.Equal(t, i, l.Index)
+		switch i {
+		case 10:
+			require.Equal(t, session.TypeInvalid, l.Type)
+			require.Equal(t, 12, l.Number, "blank lines count")
+			require.Contains(t, l.Message, "line 12: is no item")
+		case 11:
+			require.Equal(t, "bad", l.ID)
+			require.Equal(t, jobs.TypeMismatch, l.Type)
+			require.Equal(t, 2, l.Attempts)
+		default:
+			require.Empty(t, l.Type, l.Message)
+			require.JSONEq(t, fmt.Sprintf(`{"n": %d}`, min(i, 10)), string(l.Result.Value))
+			require.Equal(t, session.StatusClosed, statusOf(t, l.Result.SessionID))
+		}
+	}
+
+	require.NoError(t, os.WriteFile(file, []byte(`{"prompt": "SAY other"}`), 0o600))
+	other := runProgram(t, "sojourn", "", nil, run...)
+	require.Equal(t, 3, other.code, other.err)
+	require.Contains(t, other.err, "exists, with other items")
+	require.Len(t, resultsOf(t, "the-batch"), 13)
+}

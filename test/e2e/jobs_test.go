@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"encoding/json"
+	"io"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	nexuspb "go.temporal.io/api/nexus/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	sdkworker "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/jobs"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+const counted = `{"type":"object","required":["count"],"properties":{"count":{"type":"integer"}},"additionalProperties":false}`
+
+// startJob starts a job by its name, with an input that is JSON only, as a program in any
+// language does.
+func startJob(t *testing.T, input string) client.WorkflowRun {
+	t.Helper()
+	var in any
+	require.NoError(t, json.Unmarshal([]byte(input), &in))
+	run, err := spaceOf(t).Temporal.ExecuteWorkflow(testContext(t), client.StartWorkflowOptions{
+		ID: "job-" + uuid.NewString(), TaskQueue: session.TaskQueue,
+	}, "AgentJob", in)
+	require.NoError(t, err)
+	return run
+}
+
+func statusOf(t *testing.T, id string) session.Status {
+	t.Helper()
+	h, err := spaceOf(t).Client.Get(testContext(t), id)
+	require.NoError(t, err)
+	s, err := h.Snapshot(testContext(t))
+	require.NoError(t, err)
+	return s.Status
+}
+
+// TestJobHasATypedResult: a job begins with files, has an answer that its schema matches and
+// files that it was asked for, closes its session and reports what it cost.
+func TestJobHasATypedResult(t *testing.T) {
+	onSharedHost(t)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		run := startJob(t, `{
+			"options": {"agent": "`+a.Info().Name+`", "tags": ["nightly"]},
+			"prompt": "TOOL bash: mkdir -p out && tr a-z A-Z <in/words.txt >out/words.txt && echo x >out/other.log THEN SAY {\"count\": 3}",
+			"files": [{"path": "in/words.txt", "text": "one two three\n"}, {"path": "run.sh", "base64": "ZWNobyBoaQo=", "executable": true}],
+			"schema": `+counted+`,
+			"artifacts": ["out/**/*.txt"]
+		}`)
+		var out jobs.Result
+		require.NoError(t, run.Get(testContext(t), &out))
+		require.JSONEq(t, `{"count":3}`, string(out.Value))
+		require.Zero(t, out.Repairs)
+		require.Positive(t, out.Usage.OutputTokens)
+		require.Len(t, out.Artifacts, 1)
+		require.Equal(t, "out/words.txt", out.Artifacts[0].Path)
+		r, err := spaceOf(t).Client.OpenFile(testContext(t), out.SessionID, "out/words.txt")
+		require.NoError(t, err)
+		text, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.Equal(t, "ONE TWO THREE\n", string(text))
+		require.NoError(t, r.Close())
+		files, err := spaceOf(t).Client.Files(testContext(t), out.SessionID)
+		require.NoError(t, err)
+		for _, f := range files {
+			if f.Path == "run.sh" {
+				require.NotZero(t, f.Mode&0o100, "it is executable")
+			}
+		}
+		require.Equal(t, session.StatusClosed, statusOf(t, out.SessionID))
+		requireParity(t, out.SessionID)
+	})
+}
+
+// askForAJob is a workflow of another team, which knows an endpoint and JSON.
+func askForAJob(ctx workflow.Context, endpoint string, in json.RawMessage) (out json.RawMessage, err error) {
+	c := workflow.NewNexusClient(endpoint, "AgentJobs")
+	return out, c.ExecuteOperation(ctx, "run", in, workflow.NexusOperationOptions{}).Get(ctx, &out)
+}
+
+// TestJobOverNexus: a workflow that reaches no task queue of ours has a job by an endpoint of
+// Nexus, with the same result.
+func TestJobOverNexus(t *testing.T) {
+	onSharedHost(t)
+	ctx, c := testContext(t), spaceOf(t).Temporal
+	endpoint := "jobs-" + uuid.NewString()[:8]
+	_, err := c.OperatorService().CreateNexusEndpoint(ctx, &operatorservice.CreateNexusEndpointRequest{Spec: &nexuspb.EndpointSpec{
+		Name: endpoint, Target: &nexuspb.EndpointTarget{Variant: &nexuspb.EndpointTarget_Worker_{
+			Worker: &nexuspb.EndpointTarget_Worker{Namespace: spaceOf(t).Namespace, TaskQueue: session.TaskQueue},
+		}},
+	}})
+	require.NoError(t, err)
+	w := sdkworker.New(c, endpoint, sdkworker.Options{})
+	w.RegisterWorkflow(askForAJob)
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+	in := json.RawMessage(`{"options": {"agent": "codex"}, "prompt": "SAY {\"count\": 7}", "schema": ` + counted + `}`)
+	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: endpoint}, askForAJob, endpoint, in)
+	require.NoError(t, err)
+	var out jobs.Result
+	require.NoError(t, run.Get(ctx, &out))
+	require.JSONEq(t, `{"count":7}`, string(out.Value))
+	require.Equal(t, session.StatusClosed, statusOf(t, out.SessionID))
+}
+
+// TestJobFailsByName: why a job failed is the type of its error, and its session is closed.
+func TestJobFailsByName(t *testing.T) {
+	onSharedHost(t)
+	for name, c := range map[string]struct{ input, typ string }{
+		"an answer that does not match": {`{"options": {"agent": "codex"}, "prompt": "SAY none", "schema": ` + counted + `, "repairs": 1}`, jobs.TypeMismatch},
+		"a limit":                       {`{"options": {"agent": "codex", "maxTicks": 1}, "prompt": "TOOL bash: echo x THEN TOOL bash: echo y THEN SAY done"}`, session.TypeMaxTicks},
+		"bad input":                     {`{"options": {"agent": "codex"}, "prompt": "SAY x", "artifacts": ["["]}`, session.TypeInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := startJob(t, c.input).Get(testContext(t), nil)
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, err, &app)
+			require.Equal(t, c.typ, app.Type())
+			if c.typ == session.TypeInvalid {
+				return
+			}
+			var out jobs.Result
+			require.NoError(t, app.Details(&out))
+			require.Equal(t, session.StatusClosed, statusOf(t, out.SessionID))
+		})
+	}
+}
+
+// TestJobIsCancelled: a job that is cancelled, or terminated, leaves no agent at work.
+func TestJobIsCancelled(t *testing.T) {
+	onSharedHost(t)
+	for name, end := range map[string]func(client.WorkflowRun) error{
+		"cancelled": func(run client.WorkflowRun) error {
+			return spaceOf(t).Temporal.CancelWorkflow(testContext(t), run.GetID(), "")
+		},
+		"terminated": func(run client.WorkflowRun) error {
+			return spaceOf(t).Temporal.TerminateWorkflow(testContext(t), run.GetID(), "", "enough")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			gate, id := "job-"+uuid.NewString(), "job-"+uuid.NewString()
+			run := startJob(t, `{"options": {"agent": "codex"}, "prompt": "GATE `+gate+`", "sessionId": "`+id+`"}`)
+			require.NoError(t, spaceOf(t).Model.Waiting(testContext(t), gate))
+			require.NoError(t, end(run))
+			require.Error(t, run.Get(testContext(t), nil))
+			require.Eventually(t, func() bool { return statusOf(t, id) == session.StatusClosed }, patience, tick)
+		})
+	}
+}
