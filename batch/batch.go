@@ -2,6 +2,8 @@ package batch
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -79,8 +81,8 @@ func (in Input) Validate() error {
 	if err := (Change{in.Window, in.MaxCostUSD}).Validate(); err != nil {
 		return err
 	}
-	for typ, n := range in.Attempts {
-		if n < 1 || n > MaxAttempts {
+	for _, typ := range typesIn(in.Attempts) {
+		if n := in.Attempts[typ]; n < 1 || n > MaxAttempts {
 			return session.Invalid("attempts."+typ, fmt.Sprintf("is %d", n), fmt.Sprintf("1 to %d", MaxAttempts))
 		}
 	}
@@ -89,6 +91,9 @@ func (in Input) Validate() error {
 	}
 	return nil
 }
+
+// typesIn returns the types of failures in a map, in order.
+func typesIn(m map[string]int) []string { return slices.Sorted(maps.Keys(m)) }
 
 // Validate returns an error for the first invalid field.
 func (c Change) Validate() error {

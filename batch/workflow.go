@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -291,7 +290,7 @@ func markdown(p Progress, now time.Time) string {
 	if p.PausedBy != "" {
 		fmt.Fprintf(&s, "\n\nNo items are started: %s.", p.PausedBy)
 	}
-	for _, typ := range slices.Sorted(maps.Keys(p.ByType)) {
+	for _, typ := range typesIn(p.ByType) {
 		fmt.Fprintf(&s, "\n- %d failed: %s", p.ByType[typ], typ)
 	}
 	return s.String()

@@ -9,4 +9,4 @@
 // says why, with the Result so far as its detail.
 package jobs
 
-//go:generate go run ./internal/contract .. ../docs
+//go:generate go run ../internal/contract .. ../docs

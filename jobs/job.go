@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"path"
 	"strings"
 	"unicode/utf8"
@@ -164,26 +165,35 @@ func (in Input) validateFiles() error {
 	seen, size := map[string]bool{}, 0
 	for i, f := range in.Files {
 		field := fmt.Sprintf("files[%d]", i)
-		if f.Path == "" || path.Clean(f.Path) != f.Path || path.IsAbs(f.Path) || f.Path == ".." || strings.HasPrefix(f.Path, "../") || f.Path == "." || !utf8.ValidString(f.Path) {
-			return session.Invalid(field+".path", fmt.Sprintf("%q is no path in the workspace", f.Path), "a relative path such as src/main.go")
-		}
-		if seen[f.Path] {
+		n, err := f.validate(field)
+		switch {
+		case err != nil:
+			return err
+		case seen[f.Path]:
 			return session.Invalid(field+".path", fmt.Sprintf("%q is there twice", f.Path), "each path once")
 		}
 		seen[f.Path] = true
-		if f.Text != "" && f.Base64 != "" {
-			return session.Invalid(field, "has text and base64", "one of them")
-		}
-		data, err := f.Data()
-		if err != nil {
-			return session.Invalid(field+".base64", err.Error(), "standard base64")
-		}
-		size += len(data)
+		size += n
 	}
 	if size > MaxFileBytes {
 		return session.Invalid("files", fmt.Sprintf("are %d bytes", size), fmt.Sprintf("at most %d bytes in all", MaxFileBytes))
 	}
 	return nil
+}
+
+// validate returns the size of a file.
+func (f File) validate(field string) (size int, err error) {
+	if !fs.ValidPath(f.Path) || f.Path == "." || !utf8.ValidString(f.Path) {
+		return 0, session.Invalid(field+".path", fmt.Sprintf("%q is no path in the workspace", f.Path), "a relative path such as src/main.go")
+	}
+	if f.Text != "" && f.Base64 != "" {
+		return 0, session.Invalid(field, "has text and base64", "one of them")
+	}
+	data, err := f.Data()
+	if err != nil {
+		return 0, session.Invalid(field+".base64", err.Error(), "standard base64")
+	}
+	return len(data), nil
 }
 
 // message returns the first message to the agent, with what the schema demands.
