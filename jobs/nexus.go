@@ -18,9 +18,17 @@ const (
 
 // Nexus returns the service. A request that is repeated is the same job.
 func Nexus() (*nexus.Service, error) {
-	run := temporalnexus.NewWorkflowRunOperation(NexusOperation, Workflow, func(_ context.Context, in Input, o nexus.StartOperationOptions) (client.StartWorkflowOptions, error) {
-		return client.StartWorkflowOptions{ID: "job-" + o.RequestID, StaticSummary: in.Options.Title}, nil
+	run, err := temporalnexus.NewWorkflowRunOperationWithOptions(temporalnexus.WorkflowRunOperationOptions[Input, Result]{
+		Name: NexusOperation,
+		// By its type: the SDK knows functions by their names without their packages.
+		Handler: func(ctx context.Context, in Input, o nexus.StartOperationOptions) (temporalnexus.WorkflowHandle[Result], error) {
+			start := client.StartWorkflowOptions{ID: "job-" + o.RequestID, StaticSummary: in.Options.Title}
+			return temporalnexus.ExecuteUntypedWorkflow[Result](ctx, o, start, Type, in)
+		},
 	})
+	if err != nil {
+		return nil, err
+	}
 	s := nexus.NewService(NexusService)
 	return s, s.Register(run)
 }
