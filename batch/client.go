@@ -74,13 +74,16 @@ func (b *Batch) Progress(ctx context.Context) (p Progress, err error) {
 	return p, v.Get(&p)
 }
 
+// ErrCancelled is the error of a batch that was cancelled.
+var ErrCancelled = errors.New("the batch was cancelled")
+
 // Wait returns the report when the batch has ended. A batch that was cancelled has one, too,
-// and the error session.ErrClosed.
+// and the error ErrCancelled.
 func (b *Batch) Wait(ctx context.Context) (out Report, err error) {
 	err = b.t.GetWorkflow(ctx, b.id, "").Get(ctx, &out)
 	if temporal.IsCanceledError(err) {
 		if out, err = b.report(ctx); err == nil {
-			err = fmt.Errorf("batch %s was cancelled: %w", b.id, session.ErrClosed)
+			err = fmt.Errorf("batch %s: %w", b.id, ErrCancelled)
 		}
 		return out, err
 	}

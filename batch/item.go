@@ -64,7 +64,7 @@ func ItemWorkflow(ctx workflow.Context, in ItemInput) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("batch %s: load item %d: %w", in.BatchID, in.Index, timeouts.Failure(err))
 	}
 	line := Line{Index: in.Index, Number: item.Number, ID: item.ID, Attempts: in.Attempt.Attempt}
-	out := Outcome{Type: session.TypeInvalid, Message: item.Invalid}
+	out := Outcome{Type: session.TypeInvalid, Message: item.Invalid, CostUSD: new(float64)} // nothing was asked
 	if item.Invalid == "" {
 		began := workflow.Now(ctx)
 		res, err := jobs.Workflow(ctx, item.Job)

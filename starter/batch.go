@@ -270,19 +270,24 @@ func (c *cli) awaitBatch(ctx context.Context, b *batch.Batch) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return leftAt(ctx, "sojourn batch wait "+b.ID()+" waits again", "; batch %s goes on", b.ID())
-	case err != nil && !errors.Is(err, session.ErrClosed):
+	case err != nil && !errors.Is(err, batch.ErrCancelled):
 		return err
 	}
+	print := c.printReport
 	if c.json {
-		return errors.Join(c.printJSON(out), err)
+		print = func(r batch.Report) error { return c.printJSON(r) }
 	}
-	if printed := c.printReport(out); err == nil {
-		err = printed
+	if err := print(out); err != nil {
+		return err
 	}
-	if err == nil && out.Failed > 0 {
-		return &failure{line: fmt.Sprintf("%d of %d items failed", out.Failed, out.Items), hint: "sojourn batch results " + b.ID() + " has each of them, and why", code: exitFailed}
+	each := "sojourn batch results " + b.ID() + " has each item, and why it failed"
+	switch {
+	case err != nil:
+		return &failure{line: "batch " + b.ID() + " was cancelled", hint: each, code: exitInterrupted}
+	case out.Failed > 0:
+		return &failure{line: fmt.Sprintf("%d of %d items failed", out.Failed, out.Items), hint: each, code: exitFailed}
 	}
-	return err
+	return nil
 }
 
 func (c *cli) printReport(r batch.Report) error {
@@ -367,5 +372,5 @@ func progressLine(p batch.Progress, ended int, in time.Duration) string {
 	if p.PausedBy != "" {
 		parts = append(parts, p.PausedBy)
 	}
-	return strings.Join(parts, "  ")
+	return strings.Join(parts, " · ")
 }

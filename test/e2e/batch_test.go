@@ -50,7 +50,8 @@ func TestBatchOutlivesItsWorkers(t *testing.T) {
 
 	// The same again waits for it.
 	waited := runProgram(t, "sojourn", "", nil, append(run, "--json")...)
-	require.Equal(t, 0, waited.code, waited.err)
+	require.Equal(t, 1, waited.code, waited.err)
+	require.Contains(t, waited.err, "2 of 13 items failed")
 	var report batch.Report
 	require.NoError(t, json.Unmarshal([]byte(waited.out), &report))
 	require.Equal(t, 13, report.Items)
