@@ -48,7 +48,7 @@ type AwaitItemInput struct {
 	WorkflowID string `json:"workflowId"`
 }
 
-// ReportInput has what the batch knows of itself.
+// ReportInput has the batch's totals and how long it took, in milliseconds.
 type ReportInput struct {
 	BatchID string `json:"batchId"`
 	Totals  Totals `json:"totals"`

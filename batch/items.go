@@ -22,7 +22,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// Item is a line of a batch's input: what a job takes, over what the batch says for all.
+// Item is a line of a batch's input: a job's input, over the one that all items share.
 type Item struct {
 	// ID is the caller's name for it, in the results. Default: the line's number.
 	ID string `json:"id,omitempty"`
@@ -137,7 +137,8 @@ type stored struct {
 }
 
 // upload writes the items of a batch into the archive, and returns its input with their number
-// and digest. Blank lines are left out. Lines that are no items are told with the results.
+// and digest. Blank lines are left out. A line that is no item
+// is a failed item in the results.
 func upload(ctx context.Context, to *archive.Objects, in Input, items io.Reader) (Input, error) {
 	u := uploader{to: to, sum: sha256.New()}
 	sc := bufio.NewScanner(items)

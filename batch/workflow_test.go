@@ -15,7 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// batchTest runs a batch beside items that take a minute each and end as play says.
+// batchTest runs a batch whose items take a minute each and have the outcomes that play
+// returns.
 type batchTest struct {
 	*testsuite.TestWorkflowEnvironment
 	play func(Attempt) Outcome

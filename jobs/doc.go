@@ -6,7 +6,7 @@
 //
 // [Input] and [Result] are the contract, as JSON; the workflow is [Workflow], registered as
 // [Type] on the sessions' task queue. A job's failure is an application error whose type
-// says why, with the Result so far as its detail.
+// is the reason, with the Result so far as its detail.
 package jobs
 
 //go:generate go run ../internal/contract .. ../docs

@@ -20,7 +20,7 @@ const (
 func Nexus() (*nexus.Service, error) {
 	run, err := temporalnexus.NewWorkflowRunOperationWithOptions(temporalnexus.WorkflowRunOperationOptions[Input, Result]{
 		Name: NexusOperation,
-		// By its type: the SDK knows functions by their names without their packages.
+		// By its type: the SDK identifies functions by name, without the package.
 		Handler: func(ctx context.Context, in Input, o nexus.StartOperationOptions) (temporalnexus.WorkflowHandle[Result], error) {
 			start := client.StartWorkflowOptions{ID: "job-" + o.RequestID, StaticSummary: in.Options.Title}
 			return temporalnexus.ExecuteUntypedWorkflow[Result](ctx, o, start, Type, in)

@@ -34,7 +34,7 @@ type Spec struct {
 	Zone string `json:"zone,omitempty"`
 	// Jitter delays each start by a random time up to this. Default: none.
 	Jitter time.Duration `json:"jitter,omitempty"`
-	// Overlap says what happens when the previous one is still at work: skip, buffer-one,
+	// Overlap is the policy for when the previous one is still running: skip, buffer-one,
 	// buffer-all, cancel, terminate or allow. Default: skip.
 	Overlap string `json:"overlap,omitempty"`
 	// CatchUp is how late one is started that was missed. Default: Temporal's, a year.
@@ -216,7 +216,8 @@ func entryOf(s *client.ScheduleListEntry) (e Entry, ours bool) {
 	return e, true
 }
 
-// Pause stops the starts of a schedule; note says why. Resume undoes that.
+// Pause stops the starts of a schedule; note is the reason, which lists show. Resume undoes
+// that.
 func Pause(ctx context.Context, t client.Client, id, note string) error {
 	return failed(id, t.ScheduleClient().GetHandle(ctx, id).Pause(ctx, client.SchedulePauseOptions{Note: note}))
 }

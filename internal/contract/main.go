@@ -101,7 +101,7 @@ session, which is asked to close.
 | type | reason |
 | --- | --- |
 | ` + "`" + session.TypeInvalid + "`" + ` | the input: the message names the field, and what it may be |
-| ` + "`" + jobs.TypeMismatch + "`" + ` | the answer does not match the schema, after all repairs; ` + "`mismatch`" + ` says where |
+| ` + "`" + jobs.TypeMismatch + "`" + ` | the answer does not match the schema, after all repairs; ` + "`mismatch`" + ` is the first difference |
 | ` + "`" + jobs.TypeInterrupted + "`" + ` | somebody interrupted the agent |
 | ` + "`" + jobs.TypeSessionEnded + "`" + ` | the session was closed or terminated before it had answered |
 | others | the code of the turn's failure: ` + "`" + session.TypeAgentFailed + "`, `" + session.TypeNoProgress + "`, `" + session.TypeLimit + "`, `" + session.TypeMaxTicks + "`" + `, or the agent's own |
