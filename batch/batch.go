@@ -56,7 +56,7 @@ type Input struct {
 	Window int `json:"window,omitempty"`
 	// Attempts is how often an item is tried in all, by the type of its failure (see
 	// package jobs); "*" is for all others. Default: DefaultAttempts, and once for an item
-	// that is invalid.
+	// that is invalid, or was cancelled or terminated.
 	Attempts map[string]int `json:"attempts,omitempty"`
 	// MaxCostUSD is the known cost at which no more items are started, until it is raised.
 	// Items at work go on, so that it is passed by what these cost. Default: no limit.
@@ -111,7 +111,8 @@ func (in Input) attempts(typ string) int {
 	if n, ok := in.Attempts[typ]; ok {
 		return n
 	}
-	if typ == session.TypeInvalid {
+	switch typ {
+	case session.TypeInvalid, TypeCancelled, TypeEnded:
 		return 1
 	}
 	if n, ok := in.Attempts[Any]; ok {
@@ -134,6 +135,20 @@ type State struct {
 	MaxCostUSD float64   `json:"maxCostUSD,omitempty"`
 	Paused     bool      `json:"paused,omitempty"`
 	StartedAt  time.Time `json:"startedAt"`
+}
+
+// maxAgain is how many items may wait for another attempt before no new ones are started: the
+// next run takes over the list.
+const maxAgain = 1000
+
+// take returns the next attempt: first at new items, so that what fails always delays none.
+func (st *State) take(items int) (a Attempt) {
+	if st.Next < items && len(st.Again) < maxAgain {
+		st.Next++
+		return Attempt{Index: st.Next - 1, Attempt: 1}
+	}
+	a, st.Again = st.Again[0], st.Again[1:]
+	return a
 }
 
 // Attempt is one attempt at an item, counted from 1.

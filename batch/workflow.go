@@ -112,17 +112,10 @@ func (b *batch) pausedBy() string {
 	return ""
 }
 
-// fill starts items until the window is full: first new ones, so that what fails always holds
-// up none.
+// fill starts items until the window is full.
 func (b *batch) fill() {
 	for b.startable() {
-		var a Attempt
-		if b.st.Next < b.in.Items {
-			a = Attempt{Index: b.st.Next, Attempt: 1}
-			b.st.Next++
-		} else {
-			a, b.st.Again = b.st.Again[0], b.st.Again[1:]
-		}
+		a := b.st.take(b.in.Items)
 		b.st.Running = append(b.st.Running, a)
 		b.starting++
 		workflow.Go(b.ctx, func(ctx workflow.Context) { b.end(ctx, a, b.start(ctx, a)) })

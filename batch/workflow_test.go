@@ -125,6 +125,18 @@ func TestFailuresAreTriedAgainByType(t *testing.T) {
 	require.Equal(t, 5, out.Unpriced)
 }
 
+// What waits for another attempt is bounded, also when everything fails.
+func TestWaitingAttemptsAreBounded(t *testing.T) {
+	t.Parallel()
+	st := State{Next: 5, Again: make([]Attempt, maxAgain-1)}
+	require.Equal(t, Attempt{5, 1}, st.take(100))
+	st.Again = append(st.Again, Attempt{3, 2})
+	st.Again[0] = Attempt{1, 2}
+	require.Equal(t, Attempt{1, 2}, st.take(100))
+	require.Equal(t, 6, st.Next)
+	require.Equal(t, Attempt{6, 1}, st.take(100))
+}
+
 func TestCostHoldsABatchUntilItIsRaised(t *testing.T) {
 	t.Parallel()
 	b := newBatchTest(t, func(Attempt) Outcome { return costs(1) })
