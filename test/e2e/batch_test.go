@@ -34,10 +34,10 @@ func TestBatchOutlivesItsWorkers(t *testing.T) {
 	host := startKillable(t)
 	gate := "batch-" + t.Name()
 	var items strings.Builder
-	for n := range 10 {
+	for n := range 5 {
 		fmt.Fprintf(&items, `{"id": "item-%d", "vars": {"n": %d}}`+"\n", n, n)
 	}
-	items.WriteString("\nno item\n" + `{"id": "bad", "prompt": "SAY none", "repairs": -1}` + "\n" + `{"id": "gate", "prompt": "GATE ` + gate + ` THEN SAY {\"n\": 10}"}` + "\n")
+	items.WriteString("\nno item\n" + `{"id": "bad", "prompt": "SAY none", "repairs": -1}` + "\n" + `{"id": "gate", "prompt": "GATE ` + gate + ` THEN SAY {\"n\": 7}"}` + "\n")
 	file := filepath.Join(t.TempDir(), "items.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte(items.String()), 0o600))
 	schema := filepath.Join(t.TempDir(), "schema.json")
@@ -51,32 +51,32 @@ func TestBatchOutlivesItsWorkers(t *testing.T) {
 	// The same again waits for it.
 	waited := runProgram(t, "sojourn", "", nil, append(run, "--json")...)
 	require.Equal(t, 1, waited.code, waited.err)
-	require.Contains(t, waited.err, "2 of 13 items failed")
+	require.Contains(t, waited.err, "2 of 8 items failed")
 	var report batch.Report
 	require.NoError(t, json.Unmarshal([]byte(waited.out), &report))
-	require.Equal(t, 13, report.Items)
-	require.Equal(t, 11, report.Completed)
+	require.Equal(t, 8, report.Items)
+	require.Equal(t, 6, report.Completed)
 	require.Equal(t, map[string]int{session.TypeInvalid: 1, jobs.TypeMismatch: 1}, report.ByType)
 	require.Equal(t, 1, report.Retried, "what is no item is not tried again")
 	require.Positive(t, report.CostUSD+float64(report.Unpriced))
 	require.Positive(t, report.P50)
 
 	all := resultsOf(t, "the-batch")
-	require.Len(t, all, 13)
+	require.Len(t, all, 8)
 	for i, l := range all {
 		require.Equal(t, i, l.Index)
 		switch i {
-		case 10:
+		case 5:
 			require.Equal(t, session.TypeInvalid, l.Type)
-			require.Equal(t, 12, l.Number, "blank lines count")
-			require.Contains(t, l.Message, "line 12: is no item")
-		case 11:
+			require.Equal(t, 7, l.Number, "blank lines count")
+			require.Contains(t, l.Message, "line 7: is no item")
+		case 6:
 			require.Equal(t, "bad", l.ID)
 			require.Equal(t, jobs.TypeMismatch, l.Type)
 			require.Equal(t, 2, l.Attempts)
 		default:
 			require.Empty(t, l.Type, l.Message)
-			require.JSONEq(t, fmt.Sprintf(`{"n": %d}`, min(i, 10)), string(l.Result.Value))
+			require.JSONEq(t, fmt.Sprintf(`{"n": %d}`, i), string(l.Result.Value))
 			require.Equal(t, session.StatusClosed, statusOf(t, l.Result.SessionID))
 		}
 	}
@@ -85,5 +85,5 @@ func TestBatchOutlivesItsWorkers(t *testing.T) {
 	other := runProgram(t, "sojourn", "", nil, run...)
 	require.Equal(t, 3, other.code, other.err)
 	require.Contains(t, other.err, "exists, with other items")
-	require.Len(t, resultsOf(t, "the-batch"), 13)
+	require.Len(t, resultsOf(t, "the-batch"), 8)
 }
