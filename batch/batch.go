@@ -17,7 +17,7 @@ const (
 	ItemType = "AgentBatchItem"
 
 	// SignalPause and SignalResume stop and continue the starting of items; those at work
-	// go on. They have no payload.
+	// continue. They have no payload.
 	SignalPause  = "pause"
 	SignalResume = "resume"
 	// UpdateConfigure takes a Change and returns a Progress.
@@ -59,7 +59,7 @@ type Input struct {
 	// that is invalid, or was cancelled or terminated.
 	Attempts map[string]int `json:"attempts,omitempty"`
 	// MaxCostUSD is the known cost at which no more items are started, until it is raised.
-	// Items at work go on, so that it is passed by what these cost. Default: no limit.
+	// Running items continue, so that it is passed by what these cost. Default: no limit.
 	MaxCostUSD float64 `json:"maxCostUSD,omitempty"`
 	// Items is their number, Digest that of their lines; Start sets both.
 	Items  int    `json:"items"`

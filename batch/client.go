@@ -105,7 +105,7 @@ func (b *Batch) report(ctx context.Context) (out Report, err error) {
 	return out, json.Unmarshal(text, &out)
 }
 
-// Pause stops the starting of items; those at work go on. Resume undoes that.
+// Pause stops the starting of items; running ones continue. Resume undoes that.
 func (b *Batch) Pause(ctx context.Context) error { return b.signal(ctx, SignalPause) }
 
 // Resume has the batch start items again.

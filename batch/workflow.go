@@ -50,7 +50,7 @@ func (b *batch) run() (Report, error) {
 	if err := b.listen(); err != nil {
 		return Report{}, err
 	}
-	// What the previous run started goes on without it.
+	// Items that the previous run started are still running.
 	for _, a := range b.st.Running {
 		workflow.Go(b.ctx, func(ctx workflow.Context) { b.end(ctx, a, b.watch(ctx, a)) })
 	}

@@ -2,6 +2,6 @@
 // Schedules, with Temporal's own rules for overlap and for what was missed while no server or
 // worker ran.
 //
-// A schedule starts a job each time, which is a session of its own ([Spec.Job]), or has one
-// session take a message each time ([Spec.Message]), in which the conversation goes on.
+// A schedule starts a job each time, which is a session of its own ([Spec.Job]), or sends one
+// session a message each time ([Spec.Message]), which continues its conversation.
 package schedules

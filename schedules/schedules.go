@@ -232,7 +232,7 @@ func Trigger(ctx context.Context, t client.Client, id string) error {
 	return failed(id, t.ScheduleClient().GetHandle(ctx, id).Trigger(ctx, client.ScheduleTriggerOptions{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL}))
 }
 
-// Delete removes a schedule. What it has started goes on.
+// Delete removes a schedule. Workflows that it has started continue.
 func Delete(ctx context.Context, t client.Client, id string) error {
 	return failed(id, t.ScheduleClient().GetHandle(ctx, id).Delete(ctx))
 }

@@ -72,20 +72,6 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	shared.RegisterWorkflowWithOptions(reconcile.Scheduled, workflow.RegisterOptions{Name: session.ReconcilerType})
 	shared.RegisterWorkflowWithOptions(hosts.Reports, workflow.RegisterOptions{Name: session.HostsType})
 	shared.RegisterWorkflowWithOptions(hosts.Drain, workflow.RegisterOptions{Name: session.DrainType})
-	shared.RegisterWorkflowWithOptions(jobs.Workflow, workflow.RegisterOptions{Name: jobs.Type})
-	service, err := jobs.Nexus()
-	if err != nil {
-		return nil, fmt.Errorf("offer jobs by Nexus: %w", err)
-	}
-	shared.RegisterNexusService(service)
-	shared.RegisterWorkflowWithOptions(batch.Workflow, workflow.RegisterOptions{Name: batch.Type})
-	shared.RegisterWorkflowWithOptions(batch.ItemWorkflow, workflow.RegisterOptions{Name: batch.ItemType})
-	shared.RegisterWorkflowWithOptions(schedules.MessageWorkflow, workflow.RegisterOptions{Name: schedules.MessageType})
-	batches := &batch.Activities{Temporal: c, Archive: light.Archive}
-	forJobs, awaitingJobs := j.ByName()
-	forBatches, awaitingItems := batches.ByName()
-	register(shared, forJobs)
-	register(shared, forBatches)
 	reconciler := &activities.Reconciler{Temporal: c, Stream: light.Stream, Archive: light.Archive, Agents: builtin.Registry()}
 	register(shared, map[string]any{
 		contract.ActivityBegin: light.Begin, contract.ActivityEmit: light.Emit, contract.ActivityFinish: light.Finish, contract.ActivityCatchUp: light.CatchUp,
@@ -100,9 +86,9 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	watching.MaxConcurrentActivityExecutionSize = maxWatched
 	watch := worker.New(c, session.WatchQueue, watching)
 	register(watch, map[string]any{contract.ActivityAwaitChild: children.AwaitChild})
-	register(watch, awaitingJobs)
-	register(watch, awaitingItems)
-	register(watch, (&schedules.Activities{Sessions: j.Sessions}).ByName())
+	if err := registerJobs(shared, watch, j, &batch.Activities{Temporal: c, Archive: light.Archive}); err != nil {
+		return nil, err
+	}
 
 	creating := base
 	tuner, err := slotTuner(h.Slots)
@@ -131,6 +117,28 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 		set.all = append(set.all, w)
 	}
 	return set, nil
+}
+
+// registerJobs registers what is built on sessions: jobs, batches of them, and schedules.
+func registerJobs(shared, watch worker.Worker, j *jobs.Activities, b *batch.Activities) error {
+	for name, f := range map[string]any{
+		jobs.Type: jobs.Workflow, batch.Type: batch.Workflow, batch.ItemType: batch.ItemWorkflow, schedules.MessageType: schedules.MessageWorkflow,
+	} {
+		shared.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
+	}
+	service, err := jobs.Nexus()
+	if err != nil {
+		return fmt.Errorf("offer jobs by Nexus: %w", err)
+	}
+	shared.RegisterNexusService(service)
+	forJobs, awaitingJobs := j.ByName()
+	forBatches, awaitingItems := b.ByName()
+	register(shared, forJobs)
+	register(shared, forBatches)
+	register(watch, awaitingJobs)
+	register(watch, awaitingItems)
+	register(watch, (&schedules.Activities{Sessions: j.Sessions}).ByName())
+	return nil
 }
 
 func register(w worker.Worker, byName map[string]any) {
