@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
@@ -57,13 +59,21 @@ func (s *Session) begin(ctx context.Context, in session.Input, runID string) (co
 		started.Parent = in.Parent.SessionID
 	}
 	out.LastSeq, err = s.Stream.Emit(ctx, in.SessionID, stream.Emission{
-		Fence: stream.Fence{Epoch: epoch}, LastSeq: last, Key: "begin-" + runID,
+		Fence: stream.Fence{Epoch: epoch}, LastSeq: last, Since: firstTry(ctx), Key: "begin-" + runID,
 		Events: []event.Event{fromServer(started), fromServer(runtime(true))},
 	})
 	if err != nil {
 		return out, err
 	}
 	return out, s.Stream.Changed(ctx, in.SessionID, stream.ChangeCreated)
+}
+
+// firstTry returns when the running activity was first tried; zero in its first attempt.
+func firstTry(ctx context.Context) time.Time {
+	if activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1 {
+		return activity.GetInfo(ctx).ScheduledTime
+	}
+	return time.Time{}
 }
 
 // openRecord creates the session's record, or returns that of an earlier run.

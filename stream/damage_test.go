@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
@@ -114,4 +115,26 @@ func TestDeletedStreamIsContinuedByTwo(t *testing.T) {
 	c, err := b.commit(t.Context(), late, second.draft([]item{{events: say("c")}}, b.limit, &taken))
 	require.NoError(t, err)
 	require.Equal(t, before+1, c.last)
+}
+
+// The first events of a session may have been appended by a try whose outcome nobody
+// knows, to a stream that was deleted then: a later try does not give their numbers again.
+// Readers of the new stream are told once. If the stream is older than the first try nothing was deleted.
+func TestFirstNumbersAreNotGivenTwice(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	began := time.Now()
+	emission := Emission{Fence: Fence{Epoch: 1}, Key: "begin", Events: say("a")}
+	_, err := b.Emit(t.Context(), "old", emission)
+	require.NoError(t, err)
+	require.NoError(t, b.js.DeleteStream(t.Context(), b.opts.Name))
+
+	emission.Since = began
+	last, err := b.Emit(t.Context(), "old", emission)
+	require.NoError(t, err)
+	require.Greater(t, last, uint64(began.UnixMicro()))
+	emission.Since = time.Now()
+	last, err = b.Emit(t.Context(), "new", emission)
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), last)
 }

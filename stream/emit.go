@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -23,7 +24,11 @@ type Emission struct {
 	Key string
 	// LastSeq is as in [WriterOptions].
 	LastSeq uint64
-	Events  []event.Event
+	// Since is when this emission, or an earlier one, was first tried; it may have been
+	// appended to a stream that was deleted then, although LastSeq is 0. Default: this is
+	// the first try.
+	Since  time.Time
+	Events []event.Event
 }
 
 // keysKept is how many keys a session's log keeps.
@@ -43,11 +48,15 @@ func (l *Log) Emit(ctx context.Context, sessionID string, e Emission) (last uint
 	if err := encodable(e.Events); err != nil {
 		return 0, fmt.Errorf("stream: session %s: emit %s: %w", sessionID, e.Key, err)
 	}
-	var c cursor
+	began := time.Now()
+	c := cursor{known: e.LastSeq, since: e.Since}
 	err = l.insist(ctx, func(ctx context.Context) (err error) {
-		c, err = l.lastFrom(ctx, sessionID, cursor{known: e.LastSeq})
+		c, err = l.lastFrom(ctx, sessionID, c)
 		return err
 	})
+	if c.since.IsZero() {
+		c.since = began
+	}
 	if err == nil {
 		c, err = l.commit(ctx, c, l.emission(sessionID, e))
 	}

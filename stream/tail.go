@@ -78,6 +78,9 @@ type cursor struct {
 	// number behind which events continue. known is the highest number that is known
 	// to be used: those between it and last may be unused.
 	last, known uint64
+	// since, where no number is known, is when the first one may have been used; zero for
+	// never.
+	since time.Time
 	// torn means that the message is a part that others should follow.
 	torn  bool
 	fence Fence
@@ -114,14 +117,21 @@ func (l *Log) last(ctx context.Context, sessionID string) (cursor, error) {
 	return behind(m), nil
 }
 
-// youngerThanRetention reports whether no event of the stream can have expired
-// yet, so that missing ones were deleted.
-func (l *Log) youngerThanRetention(ctx context.Context) (bool, error) {
+// deleted reports whether events that are missing behind c were deleted, or may have been,
+// with their stream: none can have expired, or if there were any is unknown, and the
+// stream is younger than they would be.
+func (l *Log) deleted(ctx context.Context, c cursor) (bool, error) {
+	if c.known == 0 && c.since.IsZero() {
+		return false, nil
+	}
 	s, err := l.js.Stream(ctx, l.opts.Name)
 	if err != nil {
 		return false, err
 	}
 	info := s.CachedInfo()
+	if c.known == 0 {
+		return info.Created.After(c.since), nil
+	}
 	return info.Config.MaxAge == 0 || time.Since(info.Created) < info.Config.MaxAge, nil
 }
 
@@ -133,17 +143,17 @@ func (l *Log) youngerThanRetention(ctx context.Context) (bool, error) {
 // [ErrPurged] for earlier ones.
 func (l *Log) lastFrom(ctx context.Context, sessionID string, c cursor) (cursor, error) {
 	now, err := l.last(ctx, sessionID)
-	if !errors.Is(err, ErrNotFound) {
+	switch {
+	case err == nil:
 		now.known = max(now.known, c.known)
 		now.last = max(now.last, now.known)
-		return now, err
+		return now, nil
+	case !errors.Is(err, ErrNotFound):
+		return c, err // to be tried again with what c knows
 	}
-	none := cursor{last: c.known, known: c.known, fence: c.fence, pos: c.pos}
-	if c.known == 0 {
-		return none, nil
-	}
-	young, err := l.youngerThanRetention(ctx)
-	if young {
+	none := cursor{last: c.known, known: c.known, since: c.since, fence: c.fence, pos: c.pos}
+	deleted, err := l.deleted(ctx, c)
+	if deleted {
 		none.last = max(c.known, uint64(time.Now().UnixMicro()))
 	}
 	return none, err
