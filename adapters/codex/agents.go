@@ -83,7 +83,10 @@ func (s *emitter) turnEnded(th *thread, id string, o outcome) {
 	th.Refused = nil
 	s.close(th, o)
 	last := th.Last
-	th.Turn, th.Interrupt, th.Began, th.Quiet, th.First, th.Last = "", false, 0, 0, "", ""
+	th.Turn, th.Interrupt, th.Began, th.Quiet, th.Last = "", false, 0, 0, ""
+	if o.status != turnInterrupted {
+		th.First = "" // else what its last call took may still be reported
+	}
 	if th.Conversation == event.Main || th.Conversation == "" {
 		return
 	}

@@ -294,22 +294,20 @@ func (t *translator) idle() {
 }
 
 // tokensUsed reports the tokens of one model call. A resumed thread repeats its
-// last report.
+// last report. That of a call whose turn was interrupted may come behind the turn's end:
+// then only the call's block has it, as in the rollout.
 func (t *translator) tokensUsed(p *params, _ []byte) {
 	if p.Usage == nil {
 		return
 	}
 	th := t.thread(p.ThreadID)
-	total := p.Usage.Total.Tokens
-	if th.Turn == "" || total == th.Tokens {
-		th.Tokens = total
-		return
-	}
-	t.calls(th)
-	th.Calling = false
-	last := p.Usage.Last
+	total, last := p.Usage.Total.Tokens, p.Usage.Last
 	took := usage{last.Input, last.Cached, last.CacheWrite, last.Output}.event()
-	t.Emit(event.Main, event.MetadataUpdate{Model: t.Model, Usage: &took})
+	if th.Turn != "" && total != th.Tokens {
+		t.calls(th)
+		th.Calling = false
+		t.Emit(event.Main, event.MetadataUpdate{Model: t.Model, Usage: &took})
+	}
 	t.used(th, total, took)
 }
 
