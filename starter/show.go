@@ -117,7 +117,7 @@ func behindLast(id string, after, last uint64) error {
 
 func (c *cli) showCommand() *cobra.Command {
 	var from string
-	var messages bool
+	var messages, tree bool
 	var part session.Timeline
 	var roles []string
 	cmd := &cobra.Command{
@@ -135,18 +135,19 @@ With --json it prints the state, the same that "sojourn tail ID --json | sojourn
 			if err := part.Validate(); err != nil {
 				return err
 			}
-			return c.show(cmd.Context(), args[0], session.From(from), part, messages)
+			return c.show(cmd.Context(), args[0], session.From(from), part, messages, tree)
 		},
 	}
 	cmd.Flags().StringArrayVar(&roles, "role", nil, "only blocks by `user|assistant|tool|system` (repeatable)")
 	cmd.Flags().IntVar(&part.MaxTokens, "max-tokens", 0, "only the newest blocks that have about `N` tokens together")
 	cmd.Flags().IntVar(&part.Limit, "limit", 0, "only the newest `N` blocks")
+	cmd.Flags().BoolVar(&tree, "tree", false, "show the conversations of child sessions, and of theirs, where they were started")
 	cmd.Flags().BoolVar(&messages, "messages", false, "print a JSON record: id, title, messages (id, role, content, timestamp, usage), createdAt, updatedAt, metadata")
 	cmd.Flags().StringVar(&from, "from", string(session.FromAuto), "read from `auto|archive|stream`; auto is the stream for an open session")
 	return cmd
 }
 
-func (c *cli) show(ctx context.Context, id string, from session.From, part session.Timeline, messages bool) error {
+func (c *cli) show(ctx context.Context, id string, from session.From, part session.Timeline, messages, tree bool) error {
 	switch from {
 	case session.FromAuto, session.FromArchive, session.FromStream:
 	default:
@@ -155,7 +156,7 @@ func (c *cli) show(ctx context.Context, id string, from session.From, part sessi
 	if err := session.ValidateID("id", id); err != nil {
 		return err
 	}
-	conv, err := c.conversation(ctx, id, from)
+	conv, err := c.conversation(ctx, id, from, tree)
 	if err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func (c *cli) printConversation(conv session.Conversation) error {
 
 // conversation reads from what answers: an open session needs no archive, and a
 // closed one no stream.
-func (c *cli) conversation(ctx context.Context, id string, from session.From) (session.Conversation, error) {
+func (c *cli) conversation(ctx context.Context, id string, from session.From, tree bool) (session.Conversation, error) {
 	n := needArchiveNow
 	if from != session.FromArchive {
 		switch _, err := c.log(ctx); {
@@ -213,7 +214,11 @@ func (c *cli) conversation(ctx context.Context, id string, from session.From) (s
 	} else if away != nil {
 		return session.Conversation{}, away
 	}
-	conv, err := sc.Show(ctx, id, from)
+	show := sc.Show
+	if tree {
+		show = sc.ShowTree
+	}
+	conv, err := show(ctx, id, from)
 	if errors.Is(err, session.ErrNoArchive) {
 		err = away
 	}

@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/skip"
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
@@ -59,4 +63,29 @@ func TestCostInLists(t *testing.T) {
 	}, patience, tick, "the list has the tree's cost")
 	require.NoError(t, parent.Close(ctx))
 	require.NoError(t, silent.Close(ctx))
+}
+
+// TestShowTree: with --tree the conversation of a child session is where it was started, on a
+// terminal and as JSON, live and from the archive.
+func TestShowTree(t *testing.T) {
+	skip.InShort(t, "TestTreeIsGrafted has the rule")
+	onSharedHost(t)
+	parent := open(t, session.Options{Agent: "claude"})
+	require.NoError(t, say(t, parent, "SAY the parent's words").Err())
+	sojourn(t, "spawn", parent.ID(), "--agent", "codex", "TOOL bash: echo from the child THEN SAY the child's words")
+	require.Eventually(t, func() bool { return strings.Contains(sojourn(t, "show", parent.ID(), "--tree"), "the child's words") }, patience, tick)
+	shown := func() string {
+		sojournJSON := sojourn(t, "show", parent.ID(), "--tree", "--json")
+		var s reducer.State
+		require.NoError(t, json.Unmarshal([]byte(sojournJSON), &s))
+		require.Len(t, s.Subagents, 1)
+		require.NotEmpty(t, s.Subagents[0].ChildSessionID)
+		require.NotEmpty(t, s.Subagents[0].Blocks)
+		return sojourn(t, "show", parent.ID(), "--tree")
+	}
+	live := shown()
+	require.Contains(t, live, "echo from the child")
+	require.NoError(t, parent.Close(testContext(t)))
+	require.Contains(t, shown(), "the child's words")
+	require.NotContains(t, sojourn(t, "show", parent.ID()), "echo from the child", "without --tree the child is one line")
 }
