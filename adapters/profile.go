@@ -39,6 +39,11 @@ type Profile struct {
 	Park permission.Park `json:"parkMs,omitempty"`
 }
 
+// Policy returns what the profile itself says about permission requests.
+func (p Profile) Policy() permission.Policy {
+	return permission.Policy{Standing: p.Permission, Rules: p.Permissions, Deadline: p.PermissionDeadline, Park: p.Park, Effects: p.UnknownEffects}
+}
+
 // MCPServer is an MCP server that the agent connects to: a command on stdio,
 // or a URL.
 type MCPServer struct {

@@ -22,6 +22,8 @@ type Agent struct {
 	Workspace          string                 `json:"workspace,omitempty"`
 	// Native counts native sessions, from 1.
 	Native int `json:"native"`
+	// Spawn as in session.Options.
+	Spawn bool `json:"spawn,omitempty"`
 }
 
 // Policy returns the session's own policy, without its profile's.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/contract"
-	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 )
@@ -43,6 +42,8 @@ type Agent struct {
 	// Note describes what was repaired before this process was started.
 	Note string
 
+	// tools reports whether the agent may call Sojourn's tools.
+	tools bool
 	// drop closes the transport of the connection.
 	drop context.CancelFunc
 	// reached is how far the spool is known to have come.
@@ -128,6 +129,7 @@ func (h *Host) Prepare(ctx context.Context, in contract.Agent, sandboxID string,
 		return nil, err
 	}
 	a.Launch, err = h.Launch(in, a.Adapter, profile, a.Paths, a.Env)
+	a.tools = h.mayUseTools(in)
 	return a, err
 }
 
@@ -183,12 +185,15 @@ func (h *Host) Launch(in contract.Agent, a adapters.Adapter, p adapters.Profile,
 	}
 	l := launchIn(paths, in, a)
 	l.Program, l.MCPServers = program, p.MCPServers
+	if h.mayUseTools(in) {
+		if l.MCPServers, err = withTools(p, toolsIn(paths)); err != nil {
+			return adapters.Launch{}, err
+		}
+	}
 	l.Env = environmentOf(env)
 	l.Model = cmp.Or(in.Model, p.Model)
-	l.Policy = permission.Policy{
-		Standing: cmp.Or(p.Permission, adapters.PermissionAllow), Rules: p.Permissions, Deadline: p.PermissionDeadline, Park: p.Park,
-		Effects: p.UnknownEffects,
-	}
+	l.Policy = p.Policy()
+	l.Policy.Standing = cmp.Or(l.Policy.Standing, adapters.PermissionAllow)
 	l.Permission = in.Policy().Over(l.Policy).Mode()
 	return l, nil
 }

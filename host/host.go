@@ -55,6 +55,9 @@ type Options struct {
 	Evict func(ctx context.Context, sessionID string, req session.EvictRequest) error
 	// Profile loads a profile by id. Default: there are no profiles.
 	Profile func(ctx context.Context, id string) (adapters.Profile, error)
+	// Tools answers the calls of Sojourn's tools by the agents of sessions that may spawn.
+	// Default: no agent has tools.
+	Tools func(ctx context.Context, sessionID string, call runner.ToolCall) runner.ToolResult
 	// Getenv is used to find agents' programs.
 	Getenv func(string) string
 	Log    *slog.Logger

@@ -49,6 +49,9 @@ func (h *Host) attach(ctx context.Context, a *Agent) error {
 	}
 	a.Conn, a.drop = conn, drop
 	made()
+	if a.tools {
+		h.background.Go(func() { h.answerTools(life, a) })
+	}
 	return ctx.Err()
 }
 
@@ -93,6 +96,9 @@ func (h *Host) startSpec(a *Agent, cmd adapters.Command) runner.StartSpec {
 		Isolation: Isolation(a.Paths),
 		SpoolFrom: a.reached, IdleLease: h.o.IdleLease,
 		Tag: map[string]string{"session": a.Launch.SessionID, "agent": a.Adapter.Info().Name},
+	}
+	if a.tools {
+		spec.Tools = toolsIn(a.Paths)
 	}
 	if w, ok := a.Adapter.(adapters.Wrapped); ok {
 		spec.Isolation.Programs = []string{w.ProgramFile(a.Launch.Program)}

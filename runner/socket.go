@@ -17,7 +17,7 @@ const maxSocketPath = 107
 func SocketPath(dataDir, id string) (string, error) {
 	sum := sha256.Sum256([]byte(id))
 	p := filepath.Join(dataDir, "s", hex.EncodeToString(sum[:])[:12])
-	if err := CheckSocketPath(p); err != nil {
+	if err := CheckSocketPath(ToolSocketPath(p)); err != nil {
 		return "", fmt.Errorf("data folder %s: %w", dataDir, err)
 	}
 	return p, nil

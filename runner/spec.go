@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -77,6 +78,9 @@ type StartSpec struct {
 	// before it has lost its end, and continues there: no offset is assigned twice.
 	// Default: 0.
 	SpoolFrom int64 `json:"spoolFrom,omitempty"`
+	// Tools lets the agent's processes call Sojourn's tools; see [Conn.ToolCalls]. Default:
+	// they can't.
+	Tools ToolsSpec `json:"tools,omitzero"`
 	// Tag is only stored and shown in the status.
 	Tag map[string]string `json:"tag,omitempty"`
 }
@@ -162,7 +166,7 @@ func (s StartSpec) WithDefaults() StartSpec {
 // defaults.
 func (s StartSpec) Validate() error {
 	for _, f := range []struct{ name, path string }{
-		{"dir", s.Dir}, {"control", s.Control}, {"socket", s.Socket},
+		{"dir", s.Dir}, {"control", s.Control}, {"socket", s.Socket}, {"tools.socket", cmp.Or(s.Tools.Socket, "/")}, {"tools.program", cmp.Or(s.Tools.Program, "/")},
 	} {
 		if !filepath.IsAbs(f.path) {
 			return fmt.Errorf("start: field %q is %q, want an absolute path", f.name, f.path)
@@ -188,7 +192,7 @@ func (s StartSpec) Validate() error {
 	if err := s.Isolation.check(); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	return CheckSocketPath(s.Socket)
+	return cmp.Or(CheckSocketPath(s.Socket), CheckSocketPath(s.Tools.Socket))
 }
 
 // check returns an error for the first invalid field.

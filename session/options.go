@@ -61,6 +61,10 @@ type Options struct {
 	Limits limits.Limits `json:"limits,omitzero"`
 	// MaxTicks is Message.MaxTicks of messages that have none. Default: no limit.
 	MaxTicks int `json:"maxTicks,omitempty"`
+	// Spawn lets the agent spawn child sessions by itself, and ask, list and stop them,
+	// by tools of an MCP server named sojourn. They have the session's rules, and may spawn
+	// too, down to MaxDepth. Default: it can't.
+	Spawn bool `json:"spawn,omitempty"`
 }
 
 // Validate returns an error for the first invalid field.

@@ -18,6 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/agenttools/serving"
 	"github.com/sojourn-run/sojourn/adapters/profiles"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/host"
@@ -64,7 +65,12 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 	if err := setupArchive(ctx, store); err != nil {
 		return err
 	}
-	h, err := newHost(ctx, s, me, c, events, store, logger)
+	j, err := newJobs(s, c, events, store)
+	if err != nil {
+		return err
+	}
+	tools := &serving.Server{Sessions: j.Sessions, Profile: j.Profile}
+	h, err := newHost(ctx, s, me, c, events, store, tools, logger)
 	if err != nil {
 		return err
 	}
@@ -72,10 +78,6 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 	if err := h.FailPredecessor(ctx); err != nil {
 		// Their heartbeats time out soon, and then they are retried too.
 		logger.Warn("turns of the worker before wait for their heartbeat timeout", "error", err)
-	}
-	j, err := newJobs(s, c, events, store)
-	if err != nil {
-		return err
 	}
 	set, err := startWorkers(c, me.id, s.versioning, &activities.Session{Stream: events, Archive: store, Agents: builtin.Registry()}, h, j)
 	if err != nil {
@@ -197,7 +199,7 @@ func setupArchive(ctx context.Context, store *archive.Archive) error {
 	return err
 }
 
-func newHost(ctx context.Context, s options, me identity, temporal client.Client, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, error) {
+func newHost(ctx context.Context, s options, me identity, temporal client.Client, events *stream.Log, store *archive.Archive, tools *serving.Server, logger *slog.Logger) (*activities.Host, error) {
 	provider, warnings, err := newProvider(ctx, s)
 	if err != nil {
 		return nil, err
@@ -226,7 +228,7 @@ func newHost(ctx context.Context, s options, me identity, temporal client.Client
 			Evict: func(ctx context.Context, id string, req session.EvictRequest) error {
 				return session.Evict(ctx, temporal, id, req)
 			},
-			Provider: provider, Slots: slots, Agents: agents, Profile: load, Getenv: s.Get, Log: logger,
+			Provider: provider, Slots: slots, Agents: agents, Profile: load, Tools: tools.Call, Getenv: s.Get, Log: logger,
 		},
 		Stream: events, Archive: store, Memory: s.memory, Prices: s.prices, Warnings: warnings,
 		Reconcile: func(ctx context.Context, d session.TerminatedRun) error { return session.Reconcile(ctx, temporal, d) },

@@ -39,6 +39,8 @@ const usage = `usage: sojourn-runner COMMAND
   watch   --dir D            print what changes in a folder, until stdin ends
           [--ignore A,B] [--since NS]
                              not below these names; first what changed since
+  mcp     --socket T         offer an agent Sojourn's tools by MCP, on stdin and stdout;
+                             T is the runner's socket for tools
   probe                      print how agents can be shut in on this system
 
 Commands with --socket take the token as the first line of stdin, and --epoch E.
@@ -67,6 +69,7 @@ var commands = map[string]command{
 	"run":     runShutIn,
 	"query":   queryDatabase,
 	"watch":   watchFolder,
+	"mcp":     offerTools,
 	"probe":   probe,
 }
 

@@ -164,6 +164,8 @@ func (c *client) handle(req wire.Request) {
 		c.stopStream(req)
 	case wire.OpRecords:
 		c.startStream(req)
+	case wire.OpToolCalls:
+		c.startToolCalls(req)
 	case wire.OpStop, wire.OpSweep, wire.OpProcesses:
 		c.work.Go(func() { c.answer(req) })
 	default:
@@ -210,6 +212,8 @@ func (c *client) performNow(req wire.Request) (any, error) {
 		return with(req, c.arm)
 	case wire.OpProcesses:
 		return c.s.processTree.below()
+	case wire.OpToolResult:
+		return with(req, c.returnTool)
 	case wire.OpTrim:
 		return with(req, func(a wire.Trim) (any, error) { return nil, c.s.spool.Trim(a.Before) })
 	}

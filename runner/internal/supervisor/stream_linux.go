@@ -41,17 +41,29 @@ func (c *client) startStream(req wire.Request) {
 		c.reply(req.ID, nil, err)
 		return
 	}
-	st := &stream{c: c, id: req.ID, credit: args.Credit, bound: args.Credit > 0, more: make(chan struct{}, 1)}
-	st.ctx, st.cancel = context.WithCancel(c.ctx)
-	c.mu.Lock()
-	c.streams[req.ID] = st
-	c.mu.Unlock()
+	st := c.openStream(req.ID)
+	st.credit, st.bound = args.Credit, args.Credit > 0
 	c.work.Go(func() {
 		st.run(reader)
-		c.mu.Lock()
-		delete(c.streams, req.ID)
-		c.mu.Unlock()
+		c.closeStream(st)
 	})
+}
+
+// openStream returns a stream that the client can cancel by a request's id.
+func (c *client) openStream(id uint64) *stream {
+	st := &stream{c: c, id: id, more: make(chan struct{}, 1)}
+	st.ctx, st.cancel = context.WithCancel(c.ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams[id] = st
+	return st
+}
+
+func (c *client) closeStream(st *stream) {
+	st.cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.streams, st.id)
 }
 
 func (c *client) stream(id uint64) *stream {

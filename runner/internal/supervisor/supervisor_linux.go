@@ -45,6 +45,7 @@ type Supervisor struct {
 	agentTransport agentTransport
 	processTree    *processTree
 	listener       *net.UnixListener
+	tools          *tools // nil if the agent may call none
 
 	// predecessorKilled means that the previous supervisor was killed, and its agent
 	// with it.
@@ -167,6 +168,9 @@ func (s *Supervisor) releaseFolder() {
 	if s.listener != nil {
 		s.listener.Close()
 	}
+	if s.tools != nil {
+		s.tools.close()
+	}
 	if s.input != nil {
 		s.input.journal.file.Close()
 	}
@@ -197,12 +201,19 @@ func (s *Supervisor) begin(path string) (err error) {
 	if s.listener, err = listen(s.spec.Socket); err != nil {
 		return err
 	}
+	if s.tools, err = listenForTools(s.spec.Tools.Socket); err != nil {
+		return fmt.Errorf("tools: %w", err)
+	}
 	stdio, theirs, err := agentPipes()
 	if err != nil {
 		return err
 	}
 	seen := view(s.spec.Isolation)
-	for _, program := range append([]string{path}, s.spec.Isolation.Programs...) {
+	programs := append([]string{path}, s.spec.Isolation.Programs...)
+	if s.tools != nil {
+		programs, seen.KeepReadOnly = append(programs, s.spec.Tools.Program), append(seen.KeepReadOnly, s.spec.Tools.Socket)
+	}
+	for _, program := range programs {
 		seen.KeepReadOnly = append(seen.KeepReadOnly, programFolders(program, s.spec.Isolation.Hide)...)
 	}
 	config := jail.Config{Path: path, Argv: s.spec.Argv, Env: s.agentEnv(), Dir: s.spec.Dir, View: seen}
@@ -439,6 +450,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	s.work.Go(func() { s.watchOrphaned(ctx, quit) })
 	var serving sync.WaitGroup
 	serving.Go(s.accept)
+	if s.tools != nil {
+		serving.Go(s.tools.serve)
+	}
 	select {
 	case <-s.finished:
 	case <-ctx.Done():
@@ -451,6 +465,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	quit()
 	os.Remove(s.spec.Socket)
 	s.listener.Close()
+	if s.tools != nil {
+		os.Remove(s.spec.Tools.Socket)
+		s.tools.close()
+	}
 	s.hangUp()
 	serving.Wait()
 	s.work.Wait()

@@ -6,7 +6,8 @@
 // request records opens a stream: its replies carry one record each, the last one
 // has end set. A stream sends no more than the client has granted credit for, in
 // bytes, so that one slow reader does not delay the replies behind it; one record
-// may always be on its way.
+// may always be on its way. The request tool-calls opens a stream of replies with one
+// tool call each.
 package wire
 
 import (
@@ -34,6 +35,8 @@ const (
 	OpProcesses  = "processes"
 	OpSweep      = "sweep"
 	OpTrim       = "trim"
+	OpToolCalls  = "tool-calls"
+	OpToolResult = "tool-result"
 )
 
 // Request is one line from a client. Args depends on the operation.
@@ -103,6 +106,12 @@ type (
 	// Trim is for OpTrim: segments wholly before Before may be deleted.
 	Trim struct {
 		Before int64 `json:"before"`
+	}
+	// ToolResult is for OpToolResult; Call is the id of the tool call.
+	ToolResult struct {
+		Call   string `json:"call"`
+		Text   string `json:"text"`
+		Failed bool   `json:"failed,omitempty"`
 	}
 )
 

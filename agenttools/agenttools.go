@@ -1,0 +1,80 @@
+// Package agenttools has the tools by which an agent starts and uses child sessions by
+// itself: their names, arguments and results. The runner offers them to the agent by MCP
+// (sojourn-runner mcp); package serving answers them on the worker.
+package agenttools
+
+// Server is the name of the MCP server, by which agents prefix its tools.
+const Server = "sojourn"
+
+// The tools.
+const (
+	SpawnAgent   = "spawn_agent"
+	ListAgents   = "list_agents"
+	WaitAgent    = "wait_agent"
+	MessageAgent = "message_agent"
+	StopAgent    = "stop_agent"
+)
+
+// MaxWaitSeconds bounds how long a call waits for an answer, and is the default. Agents
+// give up a tool after a time of their own, the shortest after 30 seconds; an agent that is
+// still at work then is asked for by its id.
+const MaxWaitSeconds = 25
+
+// Spawn are the arguments of SpawnAgent.
+type Spawn struct {
+	Prompt      string `json:"prompt" jsonschema:"The whole task. The other agent sees nothing of this conversation and none of its files."`
+	Agent       string `json:"agent,omitempty" jsonschema:"Which agent: claude, codex, gemini, opencode. Default: one like you."`
+	Model       string `json:"model,omitempty" jsonschema:"The agent's name for the model. Default: the agent's own."`
+	Profile     string `json:"profile,omitempty" jsonschema:"The id of an agent profile. Default: none."`
+	Description string `json:"description,omitempty" jsonschema:"The task in a few words, for people who look at a list."`
+	WaitSeconds *int   `json:"wait_seconds,omitempty" jsonschema:"How long to wait for the answer, 0 to 25. Default: 25."`
+}
+
+// List are the arguments of ListAgents.
+type List struct{}
+
+// Wait are the arguments of WaitAgent.
+type Wait struct {
+	AgentIDs    []string `json:"agent_ids" jsonschema:"The agents to wait for, all of them."`
+	WaitSeconds *int     `json:"wait_seconds,omitempty" jsonschema:"How long to wait, 0 to 25. Default: 25."`
+}
+
+// Message are the arguments of MessageAgent.
+type Message struct {
+	AgentID     string `json:"agent_id" jsonschema:"The agent."`
+	Message     string `json:"message" jsonschema:"The message. The agent gets it at its next step, or behind what it is doing."`
+	WaitSeconds *int   `json:"wait_seconds,omitempty" jsonschema:"How long to wait for the answer, 0 to 25. Default: 25."`
+}
+
+// Stop are the arguments of StopAgent.
+type Stop struct {
+	AgentID string `json:"agent_id" jsonschema:"The agent. What it does is interrupted, and it and its own agents end."`
+}
+
+// Status is how an agent is.
+type Status string
+
+const (
+	// Running: it has no answer yet.
+	Running Status = "running"
+	// Waiting: a person must decide something first.
+	Waiting Status = "waiting"
+	// Answered: it has done all that it was asked, and ends.
+	Answered    Status = "answered"
+	Failed      Status = "failed"
+	Interrupted Status = "interrupted"
+	// Stopped: it was ended before it could answer.
+	Stopped Status = "stopped"
+)
+
+// Agent is the result about one agent.
+type Agent struct {
+	AgentID     string `json:"agent_id"`
+	Agent       string `json:"agent,omitempty"`
+	Description string `json:"description,omitempty"`
+	Status      Status `json:"status"`
+	// Answer is its last answer; of one that failed or was interrupted, why.
+	Answer string `json:"answer,omitempty"`
+	// Next is what the caller can do now.
+	Next string `json:"next,omitempty"`
+}

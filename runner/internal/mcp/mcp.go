@@ -1,0 +1,78 @@
+// Package mcp offers Sojourn's tools to an agent by the Model Context Protocol, on stdin
+// and stdout. It passes each call to the supervisor's socket for tools and knows nothing of
+// what the tools do.
+package mcp
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sojourn-run/sojourn/agenttools"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/runner/internal/wire"
+)
+
+// patience is how long a call waits for its result: while no worker is attached, nobody
+// takes it.
+const patience = 2*agenttools.MaxWaitSeconds*time.Second - 5*time.Second
+
+// Serve serves until in ends.
+func Serve(ctx context.Context, socket string, in io.ReadCloser, out io.WriteCloser) error {
+	s := mcp.NewServer(&mcp.Implementation{Name: agenttools.Server, Version: fmt.Sprint(runner.Protocol)}, nil)
+	add[agenttools.Spawn](s, socket, agenttools.SpawnAgent,
+		"Give a task to another agent, which works in a place of its own, and wait for its answer for a while. Several can work at the same time. An agent ends when it has answered.")
+	add[agenttools.List](s, socket, agenttools.ListAgents, "List the agents that you have spawned and that are still at work.")
+	add[agenttools.Wait](s, socket, agenttools.WaitAgent, "Wait until agents that you have spawned have answered, and get their answers. Call it again for those that are still running.")
+	add[agenttools.Message](s, socket, agenttools.MessageAgent, "Send a message to an agent that you have spawned and that is still at work, and wait for its answer for a while.")
+	add[agenttools.Stop](s, socket, agenttools.StopAgent, "End an agent that you have spawned.")
+	return s.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
+}
+
+// add adds a tool with arguments of type A.
+func add[A any](s *mcp.Server, socket, name, description string) {
+	mcp.AddTool(s, &mcp.Tool{Name: name, Description: description}, func(ctx context.Context, _ *mcp.CallToolRequest, args A) (*mcp.CallToolResult, any, error) {
+		res, err := call(ctx, socket, name, args)
+		if err != nil {
+			return nil, nil, err
+		}
+		return &mcp.CallToolResult{IsError: res.Failed, Content: []mcp.Content{&mcp.TextContent{Text: res.Text}}}, nil, nil
+	})
+}
+
+// call passes one call on, over a connection of its own, whose end cancels it.
+func call(ctx context.Context, socket, name string, args any) (res runner.ToolResult, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return res, fmt.Errorf("%s: the runner takes no calls: %w", name, err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return res, fmt.Errorf("%s: %w", name, err)
+	}
+	line, err := wire.Line(runner.ToolCall{Name: name, Arguments: raw})
+	if err == nil {
+		_, err = conn.Write(line)
+	}
+	if err == nil {
+		line, err = wire.ReadLine(bufio.NewReader(conn))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return res, fmt.Errorf("%s: no result came within %s; it may have had its effect: see %s", name, patience, agenttools.ListAgents)
+	case err != nil:
+		return res, fmt.Errorf("%s: the runner has no result: %w", name, err)
+	}
+	return res, json.Unmarshal(line, &res)
+}
