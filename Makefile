@@ -49,6 +49,10 @@ examples: ## install and build what examples/ has in other languages
 demo: build agents ## the main job on an embedded stack; ends by itself
 	@AGENT=$(AGENT) MODEL=$(MODEL) LOSS=$(LOSS) scripts/demo.sh
 
+.PHONY: demo-tree
+demo-tree: build agents ## an agent spawns two others, and the worker is killed meanwhile
+	@MODEL=$(MODEL) scripts/demo-tree.sh
+
 .PHONY: dev
 dev: build agents ## stack and worker, until Ctrl-C
 	@MODEL=$(MODEL) scripts/dev.sh

@@ -129,6 +129,19 @@ func rules() []rule {
 			why:     "a workflow that reaches a store, a stream or a process is not deterministic",
 		},
 		{
+			name:    "an agent's tools use a session as anybody does",
+			about:   under("agenttools"),
+			forbids: allOursBut("agenttools", "session", "runner", "adapters", "permission"),
+			why:     "what an agent may do with sessions any program may: there is no way into a turn",
+		},
+		{
+			name:    "what the runner has of tools is their names",
+			about:   under("runner"),
+			forbids: func(_, to string) bool { return within(to, "agenttools/serving") || within(to, "session") },
+			deep:    true,
+			why:     "it is a small program in every sandbox, without clients of any server",
+		},
+		{
 			name:    "a job uses a session as anybody does",
 			about:   under("jobs"),
 			forbids: allOursBut("jobs", "session", "event", "archive", "workspace", "adapters", "workflows/timeouts", "internal/heartbeat"),

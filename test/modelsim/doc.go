@@ -25,7 +25,8 @@
 //	TOOL bash: command     call the shell tool
 //	TOOL write: file :: content
 //	TOOL read: file
-//	CALL name {json}       call the tool of that name with that input
+//	CALL name {json}       call the tool of that name with that input, in which {{1.id}} is
+//	                       the field id of the first result since the prompt
 //	TWO                    two shell calls in one answer
 //	SUBAGENT script        start a subagent, wait for it
 //	SUBAGENTBG script      start a subagent in the background
@@ -39,8 +40,8 @@
 //	ERR400 ERR401 …        answer with that HTTP status (4xx or 5xx)
 //	CUT                    cut the connection in the middle of a text
 //
-// Seconds may be fractions. In the script of a SUBAGENT the steps are joined
-// by " ANDTHEN ", and for a subagent of the subagent by " ANDANDTHEN ". A
+// Seconds may be fractions. In the script of a SUBAGENT, and in the input of a
+// CALL, the steps are joined by " ANDTHEN ", and for a subagent of the subagent by " ANDANDTHEN ". A
 // prompt that begins with none of these words is answered with "You said: …".
 // A step with a wrong argument is answered with status 400 and the reason.
 //

@@ -1,8 +1,11 @@
 package modelsim
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -201,8 +204,29 @@ func (s callStep) parts(c Conversation) []part {
 	case ToolSubagent:
 		s.call.Task = c.nextTask()
 		return []part{textPart{"Delegating."}, callPart(s)}
+	case ToolNamed:
+		s.call.Input = filled(s.call.Input, c.last().Results)
 	}
 	return []part{callPart(s)}
+}
+
+// field is a place in a call's input for a field of an earlier result.
+var field = regexp.MustCompile(`\{\{([0-9]+)\.([a-z_]+)\}\}`)
+
+// filled puts fields of earlier results, which must be JSON objects, into a call's input.
+func filled(input json.RawMessage, results []Result) json.RawMessage {
+	return field.ReplaceAllFunc(input, func(place []byte) []byte {
+		at := field.FindSubmatch(place)
+		n, err := strconv.Atoi(string(at[1]))
+		if err != nil || n < 1 || n > len(results) {
+			return place
+		}
+		var object map[string]json.RawMessage
+		if json.Unmarshal([]byte(results[n-1].Text), &object) != nil {
+			return place
+		}
+		return bytes.Trim(object[string(at[2])], `"`)
+	})
 }
 func (s callStep) consumes() int { return 1 }
 

@@ -171,17 +171,20 @@ func parseCall(arg string) (step, error) {
 	if name == "" || !json.Valid([]byte(input)) || input[0] != '{' {
 		return nil, fmt.Errorf("want a name and a JSON object, got %q", head(arg, 40))
 	}
-	return callStep{Call{Tool: ToolNamed, Name: name, Input: json.RawMessage(input)}}, nil
+	return callStep{Call{Tool: ToolNamed, Name: name, Input: json.RawMessage(inner(input))}}, nil
 }
 
-// parseSubagent takes one level of nesting off the joints of the inner script.
+// inner takes one level of nesting off the joints of a script within a script.
+func inner(script string) string {
+	script = strings.ReplaceAll(script, " ANDTHEN ", " THEN ")
+	return strings.ReplaceAll(script, " ANDANDTHEN ", " ANDTHEN ")
+}
+
 func parseSubagent(arg string, background bool) (step, error) {
 	if arg == "" {
 		return nil, fmt.Errorf("want a script for the subagent")
 	}
-	inner := strings.ReplaceAll(arg, " ANDTHEN ", " THEN ")
-	inner = strings.ReplaceAll(inner, " ANDANDTHEN ", " ANDTHEN ")
-	return callStep{Call{Tool: ToolSubagent, Prompt: inner, Background: background}}, nil
+	return callStep{Call{Tool: ToolSubagent, Prompt: inner(arg), Background: background}}, nil
 }
 
 func parseSlow(arg string) (step, error) {

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# A tree of agents on the embedded stack: Claude Code has Gemini CLI and OpenCode
+# spawned by its own tool calls, both work at the same time, the worker is killed
+# meanwhile, and their answers arrive in Claude Code's turn.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+DIR=$(mktemp -d "${TMPDIR:-/tmp}/sojourn-tree-XXXXXX")
+finish() {
+  local code=$?
+  trap - EXIT INT TERM
+  stop_all
+  if [ $code -eq 0 ]; then rm -rf "$DIR"; else echo "demo failed ($code); logs are in $DIR" >&2; fi
+  exit $code
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+say "1. Servers, a model, a worker"
+start_stack "$DIR"
+echo "Web UI: $SOJOURN_UI_URL"
+start_model "$DIR"
+start_worker "$DIR"
+
+if [ "${MODEL:-scripted}" = scripted ]; then
+  echo "The agents are the real programs; the model behind them is SCRIPTED: it does what the prompts say."
+  spawn() { echo "CALL mcp__sojourn__spawn_agent {\"agent\":\"$1\",\"prompt\":\"$2\",\"description\":\"$3\",\"wait_seconds\":0}"; }
+  TASK="$(spawn gemini 'SLOW 5 ANDTHEN SAY Gemini would call it Sojourn.' 'find a name')"
+  TASK+=" THEN $(spawn opencode 'TOOL bash: sleep 4; uname ANDTHEN SAY OpenCode has looked at the machine.' 'look at the machine')"
+  TASK+=' THEN CALL mcp__sojourn__wait_agent {"agent_ids":["{{1.agent_id}}","{{2.agent_id}}"]}'
+  TASK+=' THEN SAY Both have answered, and their answers are in my turn.'
+else
+  TASK='Use the tool spawn_agent twice: have the agent gemini find a name for a tool that keeps agent sessions, and the agent opencode run uname. Let both work at the same time (wait_seconds 0), wait for both with wait_agent, and sum up what they say.'
+fi
+
+say "2. Claude Code, who may spawn"
+ID=$(sojourn new --agent claude --spawn --title "Demo: a tree")
+echo "sojourn new --agent claude --spawn → $ID"
+sojourn tail "$ID" --follow &
+STARTED+=("$!")
+TAIL=$!
+sojourn send "$ID" "$TASK" >/dev/null &
+ANSWER=$!
+
+await 60 sh -c '[ "$(sojourn ls --all --json --query "SojournParent = '"'$ID'"'" | grep -c "\"sessionId\"")" -ge 2 ]'
+sleep 1 # so that they are in the middle of their work
+kill -9 "$WORKER"
+wait "$WORKER" 2>/dev/null || true
+printf '\x1b[1;31m  ⚡ worker %s is dead; three agents work on, and a tool call of one of them waits\x1b[0m\n' "$WORKER"
+start_worker "$DIR"
+printf '\x1b[1;31m  ⚡ worker %s takes over\x1b[0m\n' "$WORKER"
+wait "$ANSWER"
+
+say "3. The tree, told live"
+sojourn show "$ID" --tree
+sojourn close "$ID"
+wait "$TAIL"
+
+say "4. The tree, from S3: no sandbox is left"
+sojourn show "$ID" --tree --from archive
+say "Done."

@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/agenttools"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// spawning returns the name by which an agent's model has one of Sojourn's tools.
+func spawning(agent, tool string) string {
+	form := map[string]string{"claude": "mcp__%s__%s", "codex": "mcp__%s.%s", "gemini": "mcp_%s_%s", "opencode": "%s_%s"}[agent]
+	return fmt.Sprintf(form, agenttools.Server, tool)
+}
+
+// useTool has the agent of a session call one of Sojourn's tools, and returns its result.
+func useTool(t *testing.T, h *session.Handle, agent, tool string, args any) string {
+	t.Helper()
+	input, err := json.Marshal(args)
+	require.NoError(t, err)
+	require.NoError(t, say(t, h, "CALL "+spawning(agent, tool)+" "+string(input)).Err())
+	return lastOutput(t, h)
+}
+
+// oneAgent decodes a tool's result about one agent.
+func oneAgent(t *testing.T, text string) agenttools.Agent {
+	t.Helper()
+	var a agenttools.Agent
+	require.NoError(t, json.Unmarshal([]byte(text), &a), text)
+	return a
+}
+
+// TestR34FromToolHandlers: an agent spawns a child session by a tool of its own, and has
+// the child's answer as the tool's result; parent and child are told apart as for any
+// spawn.
+func TestR34FromToolHandlers(t *testing.T) {
+	inOwnNamespace(t)
+	startWorker(t)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		name := a.Info().Name
+		parent := open(t, session.Options{Agent: name, Spawn: true})
+		spawned := oneAgent(t, useTool(t, parent, name, agenttools.SpawnAgent,
+			agenttools.Spawn{Agent: "codex", Prompt: "SAY the child's words", Description: "say it"}))
+		require.Equal(t, agenttools.Answered, spawned.Status)
+		require.Equal(t, "the child's words", spawned.Answer)
+		require.Equal(t, "codex", spawned.Agent)
+
+		require.Eventually(t, func() bool { return len(childrenOf(t, parent)) == 0 }, patience, tick)
+		var told []string
+		for _, ev := range events(t, parent) {
+			switch p := ev.Payload.(type) {
+			case event.SubagentSpawned:
+				told = append(told, "spawned "+p.ChildSessionID+" "+p.Description)
+			case event.SubagentCompleted:
+				told = append(told, "completed "+p.ChildSessionID+" "+string(p.Status))
+			}
+		}
+		require.Equal(t, []string{"spawned " + spawned.AgentID + " say it", "completed " + spawned.AgentID + " completed"}, told)
+		child, err := spaceOf(t).Client.Get(testContext(t), spawned.AgentID)
+		require.NoError(t, err)
+		state, err := child.Inspect(testContext(t))
+		require.NoError(t, err)
+		require.Equal(t, parent.ID(), state.Parent.SessionID)
+		require.NoError(t, parent.Close(testContext(t)))
+		requireParity(t, parent.ID())
+	})
+}
+
+// TestSpawnedByAnAgentOutlivesTheWorker: a child that is at work is left with its id; its
+// answer is waited for, also when the worker is killed while the agent's call waits.
+func TestSpawnedByAnAgentOutlivesTheWorker(t *testing.T) {
+	inOwnNamespace(t)
+	w := startWorker(t)
+	ctx := testContext(t)
+	name, now := anyAgent(), 0
+	parent := open(t, session.Options{Agent: name, Spawn: true})
+	gate := "spawned-" + uuid.NewString()
+	running := oneAgent(t, useTool(t, parent, name, agenttools.SpawnAgent, agenttools.Spawn{Prompt: "GATE " + gate + " ANDTHEN SAY late words", WaitSeconds: &now}))
+	require.Equal(t, agenttools.Running, running.Status)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	var listed []agenttools.Agent
+	require.NoError(t, json.Unmarshal([]byte(useTool(t, parent, name, agenttools.ListAgents, agenttools.List{})), &listed))
+	require.Len(t, listed, 1)
+	require.Equal(t, running.AgentID, listed[0].AgentID)
+
+	wait, err := json.Marshal(agenttools.Wait{AgentIDs: []string{running.AgentID}})
+	require.NoError(t, err)
+	r, err := parent.Send(ctx, session.Message{Text: "CALL " + spawning(name, agenttools.WaitAgent) + " " + string(wait)})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		i, err := parent.Inspect(ctx)
+		return err == nil && len(i.LastTools) > 0
+	}, patience, tick)
+	require.NoError(t, w.Kill())
+	startWorkerIn(t, w.dataDir)
+	spaceOf(t).Model.Open(gate)
+	res, err := parent.Wait(ctx, r)
+	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	var waited []agenttools.Agent
+	require.NoError(t, json.Unmarshal([]byte(lastOutput(t, parent)), &waited), lastOutput(t, parent))
+	require.Equal(t, agenttools.Answered, waited[0].Status)
+	require.Equal(t, "late words", waited[0].Answer)
+	require.NoError(t, parent.Close(ctx))
+	requireParity(t, parent.ID())
+}
+
+// TestSpawnedByAnAgentIsBound: what an agent spawns has the rules of the agent's session,
+// whatever it asks for, and an agent reaches no session that it did not spawn. What is
+// wrong with a call is the tool's result.
+func TestSpawnedByAnAgentIsBound(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	name, now := anyAgent(), 0
+	rules := permission.Rules{{Tool: "rm*", Answer: permission.Deny}, {Tool: "*", Answer: permission.Allow}}
+	parent := open(t, session.Options{Agent: name, Spawn: true, Permission: permission.Deny, Permissions: rules})
+	other := open(t, session.Options{Agent: name})
+	gate := "bound-" + uuid.NewString()
+	spawned := oneAgent(t, useTool(t, parent, name, agenttools.SpawnAgent, agenttools.Spawn{Prompt: "GATE " + gate, WaitSeconds: &now}))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	child, err := spaceOf(t).Client.Get(ctx, spawned.AgentID)
+	require.NoError(t, err)
+	state, err := child.Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, rules, state.Options.Permissions)
+	require.Equal(t, permission.Deny, state.Options.Permission)
+	require.True(t, state.Options.Spawn)
+
+	long := 26
+	for tool, wrong := range map[string]struct {
+		args any
+		want string
+	}{
+		agenttools.SpawnAgent:   {agenttools.Spawn{Prompt: "SAY no", Agent: "clod"}, `"clod" is unknown`},
+		agenttools.WaitAgent:    {agenttools.Wait{AgentIDs: []string{other.ID()}}, "is none of your agents"},
+		agenttools.MessageAgent: {agenttools.Message{AgentID: spawned.AgentID, Message: "SAY no", WaitSeconds: &long}, "wait_seconds: is 26; want 0 to 25"},
+		agenttools.StopAgent:    {agenttools.Stop{AgentID: "../" + other.ID()}, "is none of your agents"},
+	} {
+		require.Contains(t, useTool(t, parent, name, tool, wrong.args), wrong.want)
+	}
+	require.Contains(t, useTool(t, parent, name, agenttools.SpawnAgent, agenttools.Spawn{Prompt: "SAY no", Profile: "unheard-of"}), "profile")
+	require.Equal(t, agenttools.Stopped, oneAgent(t, useTool(t, parent, name, agenttools.StopAgent, agenttools.Stop{AgentID: spawned.AgentID})).Status)
+	require.Empty(t, childrenOf(t, parent))
+	require.Contains(t, useTool(t, parent, name, agenttools.MessageAgent, agenttools.Message{AgentID: spawned.AgentID, Message: "SAY no"}), "has answered and ended")
+
+	none := open(t, session.Options{Agent: name})
+	require.NotContains(t, useTool(t, none, name, agenttools.ListAgents, agenttools.List{}), "[]", "without --spawn there are no such tools")
+}
