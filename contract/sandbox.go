@@ -13,6 +13,8 @@ type Agent struct {
 	Profile    string              `json:"profile,omitempty"`
 	Model      string              `json:"model,omitempty"`
 	Permission adapters.Permission `json:"permission,omitempty"`
+	// SystemPrompt as in session.Options.
+	SystemPrompt string `json:"systemPrompt,omitempty"`
 	// Permissions, PermissionDeadline, Park and UnknownEffects are the session's own, as in
 	// session.Options.
 	Permissions        permission.Rules       `json:"permissions,omitempty"`

@@ -191,7 +191,7 @@ func (h *Host) Launch(in contract.Agent, a adapters.Adapter, p adapters.Profile,
 		}
 	}
 	l.Env = environmentOf(env)
-	l.Model = cmp.Or(in.Model, p.Model)
+	l.Model, l.SystemPrompt = cmp.Or(in.Model, p.Model), in.SystemPrompt
 	l.Policy = p.Policy()
 	l.Policy.Standing = cmp.Or(l.Policy.Standing, adapters.PermissionAllow)
 	l.Permission = in.Policy().Over(l.Policy).Mode()

@@ -42,8 +42,10 @@ TAIL=$!
 sojourn send "$ID" "$TASK" >/dev/null &
 ANSWER=$!
 
-await 60 sh -c '[ "$(sojourn ls --all --json --query "SojournParent = '"'$ID'"'" | grep -c "\"sessionId\"")" -ge 2 ]'
-sleep 1 # so that they are in the middle of their work
+# both_at_work reports whether two child sessions have a host, where their agents are.
+both_at_work() { [ "$(sojourn ls --all --json --query "SojournParent = '$ID' AND SojournHost IS NOT NULL" | grep -o '"sessionId"' | wc -l)" -ge 2 ]; }
+await 60 both_at_work
+sleep 2 # so that the agents have begun
 kill -9 "$WORKER"
 wait "$WORKER" 2>/dev/null || true
 printf '\x1b[1;31m  ⚡ worker %s is dead; three agents work on, and a tool call of one of them waits\x1b[0m\n' "$WORKER"

@@ -118,6 +118,23 @@ func (h *Handle) Spawn(ctx context.Context, req SpawnRequest) (SpawnReply, error
 	return reply, h.awaitStart(ctx, req.ID)
 }
 
+// SpawnExecution spawns a child as Spawn does, and returns the execution of its first
+// message, which is used like that of any message.
+func (h *Handle) SpawnExecution(ctx context.Context, req SpawnRequest) (*Execution, error) {
+	if req.Message.ID == "" {
+		req.Message.ID = uuid.NewString()
+	}
+	reply, err := h.Spawn(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	child, err := h.c.Get(ctx, reply.ChildID)
+	if err != nil {
+		return nil, err
+	}
+	return child.FindExecution(ctx, req.Message.ID)
+}
+
 // startPoll is the interval for checking on a child that its parent's next run starts.
 const startPoll = 100 * time.Millisecond
 

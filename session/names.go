@@ -71,6 +71,8 @@ const RenderText = "The settings of this session have changed. Continue with the
 const (
 	// MaxDepth is how deep sessions may spawn sessions; the root has depth 0.
 	MaxDepth = 10
+	// MaxSystemPrompt bounds a session's system prompt, in bytes.
+	MaxSystemPrompt = 64 << 10
 	// MaxChildren bounds the live children of a session: a session with live children
 	// can't continue as new.
 	MaxChildren = 100

@@ -28,6 +28,9 @@ type Options struct {
 	// Model is the agent's name for the model. Default: the profile's, then the
 	// agent's.
 	Model string `json:"model,omitempty"`
+	// SystemPrompt is added to the agent's own, behind what the profile adds. At most
+	// MaxSystemPrompt bytes. Default: none.
+	SystemPrompt string `json:"systemPrompt,omitempty"`
 	// Permission is the default answer to permission requests. Default: the
 	// profile's, then allow.
 	Permission adapters.Permission `json:"permission,omitempty"`
@@ -88,8 +91,11 @@ func (o Options) Validate() error {
 			return Invalid(f.name, fmt.Sprintf("is %d bytes", len(f.value)), fmt.Sprintf("at most %d bytes", maxKeyword))
 		}
 	}
-	if err := firstUTF8("agent", o.Agent, "profile", o.Profile, "tenant", o.Tenant, "model", o.Model, "workspace", o.Workspace, "title", o.Title); err != nil {
+	if err := firstUTF8("agent", o.Agent, "profile", o.Profile, "tenant", o.Tenant, "model", o.Model, "workspace", o.Workspace, "title", o.Title, "systemPrompt", o.SystemPrompt); err != nil {
 		return err
+	}
+	if len(o.SystemPrompt) > MaxSystemPrompt {
+		return Invalid("systemPrompt", fmt.Sprintf("is %d bytes", len(o.SystemPrompt)), fmt.Sprintf("at most %d bytes; a profile can have more", MaxSystemPrompt))
 	}
 	if err := validateIndexed("title", o.Title); err != nil {
 		return err

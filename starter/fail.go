@@ -110,7 +110,7 @@ var flagsOf = map[string]string{
 	"roles": "role", "maxTokens": "max-tokens",
 	"limits.costUSD": "max-cost", "limits.tokens": "max-tokens", "limits.turns": "max-turns", "limits.workMs": "max-work",
 	"limits.modelCalls": "max-calls", "maxTicks": "max-ticks", "message.maxTicks": "max-ticks", "permissionDeadline.afterMs": "permission-deadline",
-	"idleTimeoutMs": "idle-timeout", "noProgressMs": "no-progress", "metadata": "meta", "tags": "tag",
+	"idleTimeoutMs": "idle-timeout", "noProgressMs": "no-progress", "metadata": "meta", "tags": "tag", "systemPrompt": "system-prompt",
 	"message.whenBusy": "when-busy", "message.id": "message-id", "message.text": "message",
 }
 

@@ -26,6 +26,7 @@ type optionFlags struct {
 	limits     limits.Limits
 	maxTicks   int
 	spawn      bool
+	system     string
 	work       time.Duration
 	rules      permission.Rules
 	// noRules removes those that are there, noEffects those of unknown effects.
@@ -47,6 +48,7 @@ func (f *optionFlags) register(c *cli, cmd *cobra.Command) {
 	fl.StringVar(&f.workspace, "workspace", "", "work in the folder `DIR` of the session's host, in place (default: an empty folder of its own)")
 	fl.StringVar(&f.model, "model", "", "the agent's own `NAME` for the model")
 	f.registerPermissions(cmd)
+	fl.StringVar(&f.system, "system-prompt", "", "`TEXT` behind the agent's own system prompt")
 	fl.BoolVar(&f.spawn, "spawn", false, "let the agent spawn child sessions by itself, with tools of an MCP server named sojourn")
 	fl.StringVar(&f.tenant, "tenant", "", "whose session it is, as `NAME`")
 	fl.DurationVar(&f.noProgress, "no-progress", 0, "end a turn whose agent is silent for `TIME` (default 15m)")
@@ -150,7 +152,7 @@ func (f *optionFlags) options() (session.Options, error) {
 		Agent: f.agent, Profile: f.profile, Title: f.title, Model: f.model, Tenant: f.tenant,
 		Permission: adapters.Permission(f.permission), Tags: f.tags, IdleTimeoutMS: f.idle.Milliseconds(),
 		Permissions: f.rules, PermissionDeadline: permission.Deadline{AfterMS: f.deadline.Milliseconds()}, Park: f.park,
-		UnknownEffects: f.effects, NoProgressMS: f.noProgress.Milliseconds(), Limits: f.limits, MaxTicks: f.maxTicks, Spawn: f.spawn,
+		UnknownEffects: f.effects, NoProgressMS: f.noProgress.Milliseconds(), Limits: f.limits, MaxTicks: f.maxTicks, Spawn: f.spawn, SystemPrompt: f.system,
 	}
 	o.Limits.WorkMS = f.work.Milliseconds()
 	var err error

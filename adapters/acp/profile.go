@@ -15,7 +15,7 @@ func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("acp: %w", err)
 	}
-	if fields := homeless(p); len(fields) > 0 {
+	if fields := homeless(p, l); len(fields) > 0 {
 		return nil, fmt.Errorf("acp: profile: %s: %w, put it into files of the workspace where the program finds it",
 			strings.Join(fields, ", "), adapters.ErrUnsupported)
 	}
@@ -27,8 +27,8 @@ func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.
 	return w.Files(), nil
 }
 
-// homeless returns the fields of a profile for which no place is known.
-func homeless(p adapters.Profile) []string {
+// homeless returns the fields of a profile, and of a session, for which no place is known.
+func homeless(p adapters.Profile, l adapters.Launch) []string {
 	var fields []string
 	for _, f := range []struct {
 		name string
@@ -36,6 +36,7 @@ func homeless(p adapters.Profile) []string {
 	}{
 		{"instructions", p.Instructions != ""}, {"rules", len(p.Rules) > 0}, {"skills", len(p.Skills) > 0},
 		{"subagents", len(p.Subagents) > 0}, {"commands", len(p.Commands) > 0}, {"bundledMcp", len(p.BundledMCP) > 0},
+		{"systemPrompt", l.SystemPrompt != ""},
 	} {
 		if f.has {
 			fields = append(fields, f.name)

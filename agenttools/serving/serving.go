@@ -32,12 +32,34 @@ type Server struct {
 func (s *Server) Call(ctx context.Context, sessionID string, call runner.ToolCall) runner.ToolResult {
 	result, err := s.call(ctx, sessionID, call)
 	if err == nil {
-		var text []byte
-		if text, err = json.MarshalIndent(result, "", "  "); err == nil {
-			return runner.ToolResult{Text: string(text)}
+		var text string
+		if text, err = lines(result); err == nil {
+			return runner.ToolResult{Text: text}
 		}
 	}
 	return runner.ToolResult{Failed: true, Text: fmt.Sprintf("%s: %v", call.Name, err)}
+}
+
+// lines encodes a result as JSON with a line for each agent: people read it too, often its
+// first lines only.
+func lines(result any) (string, error) {
+	var out strings.Builder
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	all, several := result.([]agenttools.Agent)
+	if !several {
+		err := encoder.Encode(result)
+		return strings.TrimSuffix(out.String(), "\n"), err
+	}
+	for i, a := range all {
+		if i > 0 {
+			out.WriteString(",")
+		}
+		if err := encoder.Encode(a); err != nil {
+			return "", err
+		}
+	}
+	return "[" + strings.TrimSuffix(out.String(), "\n") + "]", nil
 }
 
 func (s *Server) call(ctx context.Context, sessionID string, call runner.ToolCall) (any, error) {

@@ -53,14 +53,15 @@ func TestR34FromToolHandlers(t *testing.T) {
 		require.Equal(t, "the child's words", spawned.Answer)
 		require.Equal(t, "codex", spawned.Agent)
 
-		require.Eventually(t, func() bool { return len(childrenOf(t, parent)) == 0 }, patience, tick)
 		var told []string
-		for _, ev := range events(t, parent) {
-			switch p := ev.Payload.(type) {
-			case event.SubagentSpawned:
+		for ev, err := range parent.Events(testContext(t), 0, session.Follow) {
+			require.NoError(t, err)
+			if p, ok := ev.Payload.(event.SubagentSpawned); ok {
 				told = append(told, "spawned "+p.ChildSessionID+" "+p.Description)
-			case event.SubagentCompleted:
+			}
+			if p, ok := ev.Payload.(event.SubagentCompleted); ok {
 				told = append(told, "completed "+p.ChildSessionID+" "+string(p.Status))
+				break
 			}
 		}
 		require.Equal(t, []string{"spawned " + spawned.AgentID + " say it", "completed " + spawned.AgentID + " completed"}, told)

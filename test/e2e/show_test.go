@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -72,8 +71,8 @@ func TestShowTree(t *testing.T) {
 	onSharedHost(t)
 	parent := open(t, session.Options{Agent: "claude"})
 	require.NoError(t, say(t, parent, "SAY the parent's words").Err())
-	sojourn(t, "spawn", parent.ID(), "--agent", "codex", "TOOL bash: echo from the child THEN SAY the child's words")
-	require.Eventually(t, func() bool { return strings.Contains(sojourn(t, "show", parent.ID(), "--tree"), "the child's words") }, patience, tick)
+	sojourn(t, "spawn", parent.ID(), "--agent", "codex", "TOOL bash: echo $((40+2)) from the child THEN SAY the child's words")
+	require.Eventually(t, func() bool { return len(childrenOf(t, parent)) == 0 }, patience, tick)
 	shown := func() string {
 		sojournJSON := sojourn(t, "show", parent.ID(), "--tree", "--json")
 		var s reducer.State
@@ -84,8 +83,8 @@ func TestShowTree(t *testing.T) {
 		return sojourn(t, "show", parent.ID(), "--tree")
 	}
 	live := shown()
-	require.Contains(t, live, "echo from the child")
+	require.Contains(t, live, "42 from the child")
 	require.NoError(t, parent.Close(testContext(t)))
 	require.Contains(t, shown(), "the child's words")
-	require.NotContains(t, sojourn(t, "show", parent.ID()), "echo from the child", "without --tree the child is one line")
+	require.NotContains(t, sojourn(t, "show", parent.ID()), "42 from the child", "without --tree the child is one line")
 }

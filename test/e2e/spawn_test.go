@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -346,4 +347,119 @@ func TestR38StateIsolation(t *testing.T) {
 	require.Contains(t, lastOutput(t, parent), "parents.txt")
 	require.NotContains(t, lastOutput(t, parent), "childs.txt")
 	require.NoError(t, parent.Close(ctx))
+}
+
+// TestR33ThreeInputForms: a child is given by a profile's name, by a configuration in
+// place, or by a profile with parts of it replaced.
+func TestR33ThreeInputForms(t *testing.T) {
+	inOwnNamespace(t)
+	startWorker(t, "SOJOURN_PROFILES="+writeProfile(t), "E2E_PLANTED=x")
+	parent := open(t, session.Options{Agent: anyAgent()})
+	const profile, inline, profilesModel = "the walrus of instructions", "the otter of this session", `"model":"claude-opus-4-5"`
+	for _, form := range []struct {
+		name         string
+		options      session.Options
+		told, untold []string
+	}{
+		{"profile", session.Options{Agent: anyAgent(), Profile: "full"}, []string{profile, profilesModel}, []string{inline}},
+		{
+			"configuration", session.Options{Agent: anyAgent(), Model: "claude-haiku-4-5", SystemPrompt: "Mention " + inline},
+			[]string{inline, `"model":"claude-haiku-4-5"`}, []string{profile},
+		},
+		{
+			"profile with overrides", session.Options{Agent: anyAgent(), Profile: "full", Model: "claude-haiku-4-5", SystemPrompt: "Mention " + inline},
+			[]string{profile, inline, `"model":"claude-haiku-4-5"`}, []string{profilesModel},
+		},
+	} {
+		x, err := parent.SpawnExecution(testContext(t), session.SpawnRequest{Options: form.options, Message: session.Message{Text: "SAY " + form.name}})
+		require.NoError(t, err, form.name)
+		res, err := x.Wait(testContext(t))
+		require.NoError(t, err, form.name)
+		require.Equal(t, form.name, res.Response)
+		told := string(last(spaceOf(t).Model.Recorded()).Body)
+		for _, want := range form.told {
+			require.Contains(t, told, want, form.name)
+		}
+		for _, not := range form.untold {
+			require.NotContains(t, told, not, form.name)
+		}
+	}
+	_, err := parent.Spawn(testContext(t), session.SpawnRequest{
+		Options: session.Options{SystemPrompt: strings.Repeat("x", session.MaxSystemPrompt+1)}, Message: session.Message{Text: "SAY no"},
+	})
+	require.ErrorContains(t, err, "systemPrompt: is 65537 bytes; want at most 65536 bytes")
+}
+
+// TestR36SpawnOptions: a spawn replaces the agent, the model and the bound of model calls
+// that the child would inherit, and has a label.
+func TestR36SpawnOptions(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{Agent: "claude", Model: "claude-opus-4-5", MaxTicks: 7})
+	spawned := func(o session.Options, label string) session.Inspection {
+		req := session.SpawnRequest{ID: uuid.NewString(), Options: o, Message: session.Message{Text: "TOOL bash: echo one THEN SAY two"}, Description: label}
+		x, err := parent.SpawnExecution(ctx, req)
+		require.NoError(t, err)
+		res, err := x.Wait(ctx)
+		require.NoError(t, err)
+		if o.MaxTicks == 1 {
+			require.ErrorContains(t, res.Raw.Err(), "1 model calls are made")
+		} else {
+			require.Equal(t, "two", res.Response)
+		}
+		child, err := spaceOf(t).Client.Get(ctx, req.ID)
+		require.NoError(t, err)
+		i, err := child.Inspect(ctx)
+		require.NoError(t, err)
+		return i
+	}
+	inherited := spawned(session.Options{}, "")
+	require.Equal(t, "claude", inherited.Agent)
+	require.Equal(t, "claude-opus-4-5", inherited.Options.Model)
+	require.Equal(t, 7, inherited.Options.MaxTicks)
+	replaced := spawned(session.Options{Model: "claude-haiku-4-5", MaxTicks: 1}, "the label")
+	require.Equal(t, "claude-haiku-4-5", replaced.Options.Model)
+	require.Equal(t, 1, replaced.Options.MaxTicks)
+	require.Equal(t, "codex", spawned(session.Options{Agent: "codex"}, "").Agent)
+	labels := []string{}
+	for _, ev := range events(t, parent) {
+		if p, ok := ev.Payload.(event.SubagentSpawned); ok {
+			labels = append(labels, p.Description)
+		}
+	}
+	require.Equal(t, []string{"", "the label", ""}, labels)
+}
+
+// TestR37SelfSimilarHandle: what a spawn returns is what a send returns: the same type,
+// with the child's events, answer and abort.
+func TestR37SelfSimilarHandle(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{})
+	x, err := parent.SpawnExecution(ctx, session.SpawnRequest{Message: session.Message{Text: "SAY the child's words"}})
+	require.NoError(t, err)
+	var sent *session.Execution = x
+	require.NotEqual(t, parent.ID(), sent.Receipt().SessionID)
+	var types []event.Type
+	for ev, err := range sent.Events(ctx) {
+		require.NoError(t, err)
+		require.Equal(t, sent.Receipt().SessionID, ev.Context.SessionID)
+		types = append(types, ev.Type())
+	}
+	require.Equal(t, event.Type("query:started"), types[0])
+	require.Equal(t, event.Type("query:completed"), types[len(types)-1])
+	res, err := sent.Wait(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "the child's words", res.Response)
+	require.NotEmpty(t, res.Outputs)
+
+	gate := "abort-" + uuid.NewString()
+	x, err = parent.SpawnExecution(ctx, session.SpawnRequest{Message: session.Message{Text: "GATE " + gate}})
+	require.NoError(t, err)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	require.NoError(t, x.Abort(ctx, "no longer wanted"))
+	res, err = x.Wait(ctx)
+	require.NoError(t, err)
+	require.Equal(t, session.Interrupted, res.Raw.Outcome)
+	require.Equal(t, "no longer wanted", res.Raw.Reason)
 }
