@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -110,8 +111,13 @@ func TestSpawnedByAnAgentOutlivesTheWorker(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(lastOutput(t, parent)), &waited), lastOutput(t, parent))
 	require.Equal(t, agenttools.Answered, waited[0].Status)
 	require.Equal(t, "late words", waited[0].Answer)
+	offered := func() bool { return bytes.Contains(last(spaceOf(t).Model.Recorded()).Body, []byte(agenttools.MessageAgent)) }
+	require.True(t, offered())
 	require.NoError(t, parent.Close(ctx))
 	requireParity(t, parent.ID())
+
+	require.NoError(t, say(t, open(t, session.Options{Agent: name}), "SAY hello").Err())
+	require.False(t, offered(), "only who may spawn has the tools")
 }
 
 // TestSpawnedByAnAgentIsBound: what an agent spawns has the rules of the agent's session,
@@ -151,7 +157,4 @@ func TestSpawnedByAnAgentIsBound(t *testing.T) {
 	require.Equal(t, agenttools.Stopped, oneAgent(t, useTool(t, parent, name, agenttools.StopAgent, agenttools.Stop{AgentID: spawned.AgentID})).Status)
 	require.Empty(t, childrenOf(t, parent))
 	require.Contains(t, useTool(t, parent, name, agenttools.MessageAgent, agenttools.Message{AgentID: spawned.AgentID, Message: "SAY no"}), "has answered and ended")
-
-	none := open(t, session.Options{Agent: name})
-	require.NotContains(t, useTool(t, none, name, agenttools.ListAgents, agenttools.List{}), "[]", "without --spawn there are no such tools")
 }

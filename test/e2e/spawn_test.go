@@ -395,7 +395,7 @@ func TestR33ThreeInputForms(t *testing.T) {
 func TestR36SpawnOptions(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{Agent: "claude", Model: "claude-opus-4-5", MaxTicks: 7})
+	parent := open(t, session.Options{Agent: anyAgent(), Model: "claude-opus-4-5", MaxTicks: 7})
 	spawned := func(o session.Options, label string) session.Inspection {
 		req := session.SpawnRequest{ID: uuid.NewString(), Options: o, Message: session.Message{Text: "TOOL bash: echo one THEN SAY two"}, Description: label}
 		x, err := parent.SpawnExecution(ctx, req)
@@ -414,13 +414,19 @@ func TestR36SpawnOptions(t *testing.T) {
 		return i
 	}
 	inherited := spawned(session.Options{}, "")
-	require.Equal(t, "claude", inherited.Agent)
+	require.Equal(t, anyAgent(), inherited.Agent)
 	require.Equal(t, "claude-opus-4-5", inherited.Options.Model)
 	require.Equal(t, 7, inherited.Options.MaxTicks)
 	replaced := spawned(session.Options{Model: "claude-haiku-4-5", MaxTicks: 1}, "the label")
 	require.Equal(t, "claude-haiku-4-5", replaced.Options.Model)
 	require.Equal(t, 1, replaced.Options.MaxTicks)
-	require.Equal(t, "codex", spawned(session.Options{Agent: "codex"}, "").Agent)
+	other := "codex"
+	if anyAgent() == other {
+		other = "claude"
+	}
+	replaced = spawned(session.Options{Agent: other}, "")
+	require.Equal(t, other, replaced.Agent)
+	require.Empty(t, replaced.Options.Model, "a model is that of one agent")
 	labels := []string{}
 	for _, ev := range events(t, parent) {
 		if p, ok := ev.Payload.(event.SubagentSpawned); ok {
