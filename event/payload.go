@@ -77,8 +77,7 @@ type SubagentSpawned struct {
 	ChildSessionID string `json:"childSessionId,omitempty"`
 }
 
-// SubagentCompleted means that a subagent ended; Status is "completed" or
-// "failed".
+// SubagentCompleted means that a subagent ended. Usage is a child session's, its own.
 type SubagentCompleted struct {
 	body
 	ToolUseID      string         `json:"toolUseId"`
@@ -86,6 +85,7 @@ type SubagentCompleted struct {
 	Status         SubagentResult `json:"status"`
 	Output         *string        `json:"output,omitempty"`
 	DurationMS     *int64         `json:"durationMs,omitempty"`
+	Usage          *Usage         `json:"usage,omitempty"`
 	ChildSessionID string         `json:"childSessionId,omitempty"`
 }
 

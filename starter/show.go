@@ -2,8 +2,10 @@ package starter
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,22 +19,27 @@ import (
 
 func (c *cli) tailCommand() *cobra.Command {
 	var after uint64
-	var follow bool
+	var follow, tree bool
 	var names string
 	cmd := &cobra.Command{
 		Use:   "tail ID",
 		Short: "Show a session's events; --json prints them as they are on the wire",
 		Long: `Show a session's events from the stream. Nothing but the stream is asked.
+With --tree the events of child sessions, and of theirs, come between their start and their end; --json adds the ids on the way down as spawnPath.
 For clients of older systems --names v1 --json prints block events as block_start, text_delta, block_update, block_complete and
 metadata_update, and --names v2 --json as session:block:start, session:block:delta, session:block:update and session:block:complete.`,
 		Example: "  sojourn tail $ID --follow\n  sojourn tail $ID --json | sojourn reduce",
 		Args:    wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if tree {
+				return c.tailTree(cmd, args[0], follow)
+			}
 			return c.tail(cmd.Context(), args[0], names, after, follow)
 		},
 	}
 	cmd.Flags().Uint64Var(&after, "after", 0, "begin behind event `N`")
 	cmd.Flags().BoolVar(&follow, "follow", false, "continue with new events, until the session is closed")
+	cmd.Flags().BoolVar(&tree, "tree", false, "show the events of child sessions too, and of theirs")
 	cmd.Flags().StringVar(&names, "names", "", "with --json, print block events under older names: `v1|v2`")
 	return cmd
 }
@@ -61,6 +68,59 @@ func (c *cli) tail(ctx context.Context, id, names string, after uint64, follow b
 		}
 	}
 	return flush()
+}
+
+// tailTree shows the events of a session and of those below it.
+func (c *cli) tailTree(cmd *cobra.Command, id string, follow bool) error {
+	for _, other := range []string{"after", "names"} {
+		if cmd.Flags().Changed(other) {
+			return usage("show the tree from its beginning, or one session behind an event", "--tree does not go with --%s", other)
+		}
+	}
+	if err := session.ValidateID("id", id); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	sc, err := c.client(ctx, needStream)
+	if err != nil {
+		return err
+	}
+	if err := c.knownToStream(ctx, id, 0); err != nil {
+		return err
+	}
+	show, flush := c.treeShower()
+	for e, err := range sc.TreeEvents(ctx, id, follow) {
+		if err != nil {
+			return joinFlush(err, flush)
+		}
+		if err := show(e); err != nil {
+			return err
+		}
+	}
+	return flush()
+}
+
+// treeShower is shower for a tree of sessions.
+func (c *cli) treeShower() (show func(session.TreeEvent) error, flush func() error) {
+	if c.json {
+		encoder := json.NewEncoder(c.stdout)
+		return func(e session.TreeEvent) error { return encoder.Encode(e) }, func() error { return nil }
+	}
+	p := render.New(c.stdout, c.renderOptions(c.stdout))
+	threads := map[string]string{} // of child sessions, by id
+	return func(e session.TreeEvent) error {
+		var at string
+		if n := len(e.SpawnPath); n > 0 {
+			at = threads[e.SpawnPath[n-1]]
+		}
+		if s, ok := e.Payload.(event.SubagentSpawned); ok && s.ChildSessionID != "" {
+			threads[s.ChildSessionID] = strings.TrimPrefix(at+"/"+s.ToolUseID, "/")
+		}
+		if at == "" {
+			return p.Event(e.Event)
+		}
+		return p.Below(at, e.Event)
+	}, p.Flush
 }
 
 // showerNamed is shower with older names for the block events.

@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/test/skip"
@@ -87,4 +89,49 @@ func TestShowTree(t *testing.T) {
 	require.NoError(t, parent.Close(testContext(t)))
 	require.Contains(t, shown(), "the child's words")
 	require.NotContains(t, sojourn(t, "show", parent.ID()), "42 from the child", "without --tree the child is one line")
+}
+
+// TestR46SpawnEvents: the events of a child come with the path to it, between its parent's
+// word of its start and of its end, which has its output; those of a grandchild with a longer path.
+func TestR46SpawnEvents(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{})
+	child, gate := spawnGated(t, parent)
+	x, err := child.SpawnExecution(ctx, session.SpawnRequest{Message: session.Message{Text: "SAY from below"}})
+	require.NoError(t, err)
+	deep := x.Receipt().SessionID
+	_, err = x.Wait(ctx)
+	require.NoError(t, err)
+	spaceOf(t).Model.Open(gate)
+	require.Eventually(t, func() bool { return len(childrenOf(t, parent)) == 0 }, patience, tick)
+	require.NoError(t, parent.Close(ctx))
+
+	type told struct {
+		Type      string
+		SpawnPath []string
+		Context   event.Context
+	}
+	at := map[string]int{}
+	for i, line := range strings.Split(strings.TrimSpace(sojourn(t, "tail", parent.ID(), "--tree", "--follow", "--json")), "\n") {
+		var e told
+		require.NoError(t, json.Unmarshal([]byte(line), &e), line)
+		want := map[string][]string{parent.ID(): nil, child.ID(): {child.ID()}, deep: {child.ID(), deep}}[e.Context.SessionID]
+		require.Equal(t, want, e.SpawnPath)
+		at[e.Type+" "+e.Context.SessionID] = i
+		at["last "+e.Context.SessionID] = i
+	}
+	require.Greater(t, at["session:initialized "+child.ID()], at["subagent:spawned "+parent.ID()])
+	require.Greater(t, at["subagent:completed "+parent.ID()], at["last "+child.ID()])
+	require.Greater(t, at["session:initialized "+deep], at["subagent:spawned "+child.ID()])
+	require.Greater(t, at["subagent:completed "+child.ID()], at["last "+deep])
+	shown := sojourn(t, "tail", parent.ID(), "--tree")
+	require.Contains(t, shown, "│ from below")
+	for _, ev := range events(t, child) {
+		if p, ok := ev.Payload.(event.SubagentCompleted); ok {
+			require.Equal(t, event.Text("from below"), p.Output)
+			require.Equal(t, event.SubagentCompletedOK, p.Status)
+			require.Equal(t, int64(100), p.Usage.InputTokens, "what the model reports for one call")
+		}
+	}
 }

@@ -137,7 +137,7 @@ func rules() []rule {
 		{
 			name:    "what the runner has of tools is their names",
 			about:   under("runner"),
-			forbids: func(_, to string) bool { return within(to, "agenttools/serving") || within(to, "session") },
+			forbids: func(_, to string) bool { return within(to, "session") },
 			deep:    true,
 			why:     "it is a small program in every sandbox, without clients of any server",
 		},

@@ -61,6 +61,9 @@ func Completed(c session.Child, out session.Output, err error) event.SubagentCom
 	end := event.SubagentCompleted{
 		ToolUseID: c.ToolUseID, AgentID: c.SessionID, ChildSessionID: c.SessionID, Status: event.SubagentCompletedOK,
 	}
+	if err == nil {
+		end.Usage = &out.Usage
+	}
 	switch {
 	case err != nil:
 		end.Status, end.Output = event.SubagentFailed, event.Text(why(err))
