@@ -163,6 +163,24 @@ func (h *Handle) Respond(ctx context.Context, req RespondRequest) error {
 	return h.update(ctx, UpdateRespond, "", nil, req)
 }
 
+// RespondTo answers the permission request of an event of the session's tree (TreeEvents),
+// in the session that it comes from. The request's id in req is replaced by the event's.
+func (h *Handle) RespondTo(ctx context.Context, ev event.Event, req RespondRequest) error {
+	asked, ok := ev.Payload.(event.PermissionRequested)
+	if !ok {
+		return Invalid("event", fmt.Sprintf("is %s", ev.Type()), "a permission request")
+	}
+	req.RequestID = asked.RequestID
+	if ev.Context.SessionID == h.id {
+		return h.Respond(ctx, req)
+	}
+	below, err := h.c.Get(ctx, ev.Context.SessionID)
+	if err != nil {
+		return err
+	}
+	return below.Respond(ctx, req)
+}
+
 // Configure changes title, metadata, tags, model, permission or idle timeout and
 // returns the session's state after it.
 func (h *Handle) Configure(ctx context.Context, c Configure) (Snapshot, error) {

@@ -165,17 +165,19 @@ func (conv *Conversation) noteOptions(ev event.Event) {
 
 // OpenRequests returns the open permission requests after ev, oldest first; open are those
 // before it, and may be overwritten. The end of a turn ends its requests, since a lost host
-// never answers them; a parked turn has not ended.
+// never answers them; a parked turn has not ended. The events may be of several sessions,
+// as Context.SessionID tells them apart.
 func OpenRequests(open []event.Event, ev event.Event) []event.Event {
+	of := ev.Context.SessionID
 	switch p := ev.Payload.(type) {
 	case event.PermissionRequested:
 		return append(open, ev)
 	case event.PermissionResolved:
 		return slices.DeleteFunc(open, func(ask event.Event) bool {
-			return ask.Payload.(event.PermissionRequested).RequestID == p.RequestID
+			return ask.Context.SessionID == of && ask.Payload.(event.PermissionRequested).RequestID == p.RequestID
 		})
 	case event.QueryCompleted, event.QueryFailed, event.QueryInterrupted:
-		return nil
+		return slices.DeleteFunc(open, func(ask event.Event) bool { return ask.Context.SessionID == of })
 	}
 	return open
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // TreeEvent is an event of a session or of one below it.
@@ -30,28 +31,48 @@ func (e TreeEvent) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte(`{"spawnPath":`), path, []byte(","), own[1:]), err
 }
 
-// TreeEvents yields the session's events as Events does, after 0, and those of the sessions
-// below it while they come. Those of a child are between its parent's subagent:spawned and
+// TreeOptions choose events of a tree.
+type TreeOptions struct {
+	// Follow continues with new events, until the context ends or the session closes.
+	Follow bool
+	// After is the number behind which the session's own events begin. Default: all.
+	After uint64
+	// Live are children that were spawned before, whose events are wanted too, all of them.
+	// Default: none.
+	Live []string
+}
+
+// TreeEvents yields the session's events as Events does, and those of the sessions below it
+// while they come. Those of a child are between its parent's subagent:spawned and
 // subagent:completed, in the child's own order; those of children at the same time are in
-// none. A child whose events can't be read ends it with an error, as a gap does.
-func (h *Handle) TreeEvents(ctx context.Context, follow bool) iter.Seq2[TreeEvent, error] {
-	return h.c.TreeEvents(ctx, h.id, follow)
+// none. Events that are past the stream's retention are left out; other gaps, of any of the
+// sessions, end it with an error.
+func (h *Handle) TreeEvents(ctx context.Context, o TreeOptions) iter.Seq2[TreeEvent, error] {
+	return h.c.TreeEvents(ctx, h.id, o)
 }
 
 // TreeEvents is Handle.TreeEvents for an id.
-func (c *Client) TreeEvents(ctx context.Context, id string, follow bool) iter.Seq2[TreeEvent, error] {
-	return treeEvents(ctx, c.Events, id, follow)
+func (c *Client) TreeEvents(ctx context.Context, id string, o TreeOptions) iter.Seq2[TreeEvent, error] {
+	return treeEvents(ctx, func(ctx context.Context, id string, after uint64, follow bool) iter.Seq2[event.Event, error] {
+		return stream.Left(after, func(after uint64) iter.Seq2[event.Event, error] { return c.Events(ctx, id, after, follow) })
+	}, id, o)
 }
 
 // eventsOf is the form of Client.Events.
 type eventsOf func(ctx context.Context, id string, after uint64, follow bool) iter.Seq2[event.Event, error]
 
-func treeEvents(ctx context.Context, read eventsOf, id string, follow bool) iter.Seq2[TreeEvent, error] {
+func treeEvents(ctx context.Context, read eventsOf, id string, o TreeOptions) iter.Seq2[TreeEvent, error] {
 	return func(yield func(TreeEvent, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		t := &treeReader{read: read, follow: follow, events: make(chan readEvent)}
+		t := &treeReader{read: read, follow: o.Follow, events: make(chan readEvent)}
 		root := t.branch(ctx, id, nil)
-		t.reading.Go(func() { root.pass(ctx, ctx, follow) })
+		root.after = o.After
+		t.reading.Go(func() {
+			for _, child := range o.Live {
+				root.spawn(ctx, child)
+			}
+			root.pass(ctx, ctx, o.Follow)
+		})
 		go func() { t.reading.Wait(); close(t.events) }()
 		defer func() {
 			cancel()
@@ -98,6 +119,14 @@ func (t *treeReader) branch(ctx context.Context, id string, path []string) *tree
 	return b
 }
 
+// spawn begins to read a child; one is read once.
+func (b *treeBranch) spawn(ctx context.Context, id string) {
+	if b.children[id] == nil {
+		b.children[id] = b.t.branch(ctx, id, append(slices.Clip(b.path), id))
+		b.children[id].start(ctx)
+	}
+}
+
 // start reads a child until its parent has seen its end, and then the rest.
 func (b *treeBranch) start(ctx context.Context) {
 	b.t.reading.Go(func() {
@@ -127,10 +156,8 @@ func (b *treeBranch) pass(reading, sending context.Context, follow bool) {
 			return
 		}
 		b.after = ev.Context.Seq
-		if p, ok := ev.Payload.(event.SubagentSpawned); ok && p.ChildSessionID != "" && b.children[p.ChildSessionID] == nil {
-			child := b.t.branch(sending, p.ChildSessionID, append(slices.Clip(b.path), p.ChildSessionID))
-			b.children[p.ChildSessionID] = child
-			child.start(sending)
+		if p, ok := ev.Payload.(event.SubagentSpawned); ok && p.ChildSessionID != "" {
+			b.spawn(sending, p.ChildSessionID)
 		}
 	}
 	if reading == sending {

@@ -39,7 +39,7 @@ func (s streams) read(ctx context.Context, id string, after uint64, follow bool)
 func (s streams) tell(t *testing.T, follow bool) ([]string, error) {
 	t.Helper()
 	var told []string
-	for ev, err := range treeEvents(t.Context(), s.read, "root", follow) {
+	for ev, err := range treeEvents(t.Context(), s.read, "root", TreeOptions{Follow: follow}) {
 		if err != nil {
 			return told, err
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
-	"github.com/sojourn-run/sojourn/stream"
 )
 
 func (c *cli) chatCommand() *cobra.Command {
@@ -64,7 +62,7 @@ func (c *cli) chat(ctx context.Context, id, whenBusy string) error {
 	defer cancel()
 	defer c.signals.stop() // after that, one more ends the process
 	t.start(talking, after)
-	err = joinFlush(t.loop(talking, signals), t.flush)
+	err = joinFlush(t.loop(talking, signals), t.tree.flush)
 	return cmp.Or(err, ctx.Err())
 }
 
@@ -75,9 +73,10 @@ type talk struct {
 	busy session.BusyPolicy
 	// tty means that a person uses it.
 	tty   bool
-	p     *render.Printer // nil with --json
-	show  func(event.Event) error
-	flush func() error
+	p    *render.Printer // nil with --json
+	tree *treeShower
+	// live are the child sessions that were at work before the first event that is read.
+	live []string
 
 	lines  chan string
 	events chan received
@@ -95,10 +94,10 @@ type talk struct {
 	// ours are the messages without an answer yet.
 	ours  map[string]bool
 	turns map[string]bool
-	// asks are the open permission requests; the first one is shown and answered
-	// first. asked is the id of the one that is shown.
+	// asks are the open permission requests, of child sessions too; the first one is shown
+	// and answered first. asked names the one that is shown.
 	asks  []event.Event
-	asked string
+	asked askID
 	// deciding is the request whose answer is in progress; nil for none.
 	deciding *event.Event
 	signals  int
@@ -111,10 +110,13 @@ type talk struct {
 // heldLine is a line that waits for the request in progress.
 type heldLine struct {
 	text string
-	// askID is the permission request that was shown when the line was typed; "" for
+	// askID is the permission request that was shown when the line was typed; zero for
 	// none. The line answers no other one.
-	askID string
+	askID askID
 }
+
+// askID identifies a permission request: sessions number theirs alike.
+type askID struct{ session, request string }
 
 // received is an event, or the error that ends them.
 type received struct {
@@ -133,7 +135,7 @@ func (c *cli) newTalk(h *session.Handle, busy session.BusyPolicy) *talk {
 		ours: map[string]bool{}, turns: map[string]bool{},
 	}
 	if c.json {
-		t.show, t.flush = c.shower()
+		t.tree = c.newTreeShower(nil)
 		return t
 	}
 	_, in := terminal(c.stdin)
@@ -141,7 +143,7 @@ func (c *cli) newTalk(h *session.Handle, busy session.BusyPolicy) *talk {
 	t.tty = in && o.Rewrite
 	o.Interactive = true
 	t.p = render.New(c.stdout, o)
-	t.show, t.flush = t.p.Event, t.p.Flush
+	t.tree = c.newTreeShower(t.p)
 	return t
 }
 
@@ -155,11 +157,9 @@ func (t *talk) start(ctx context.Context, after uint64) {
 
 func (t *talk) readEvents(ctx context.Context, after uint64) {
 	defer close(t.events)
-	// A session that waited long may have no event in the stream, and the next one is not
-	// its first.
-	for e, err := range stream.Left(after, func(after uint64) iter.Seq2[event.Event, error] { return t.h.Events(ctx, after, session.Follow) }) {
+	for e, err := range t.h.TreeEvents(ctx, session.TreeOptions{Follow: session.Follow, After: after, Live: t.live}) {
 		select {
-		case t.events <- received{e, err}:
+		case t.events <- received{e.Event, err}:
 		case <-ctx.Done():
 			return
 		}
@@ -278,16 +278,16 @@ func (t *talk) sayHeld(ctx context.Context, line heldLine) error {
 		return t.say(ctx, line.text)
 	}
 	t.notSent(line)
-	t.asked = ""
+	t.asked = askID{}
 	return t.showAsk()
 }
 
-// firstAsk returns the id of the request that is shown and answered first; "" for none.
-func (t *talk) firstAsk() string {
+// firstAsk identifies the request that is shown and answered first; zero for none.
+func (t *talk) firstAsk() askID {
 	if len(t.asks) == 0 {
-		return ""
+		return askID{}
 	}
-	return t.asks[0].Payload.(event.PermissionRequested).RequestID
+	return askID{t.asks[0].Context.SessionID, t.asks[0].Payload.(event.PermissionRequested).RequestID}
 }
 
 // say says a line to the session: as a message, or as the answer to a permission request.
@@ -343,7 +343,7 @@ func (t *talk) askAgain(undecided *event.Event, err error) error {
 	if undecided == nil || errors.As(err, new(*session.InvalidError)) {
 		return nil
 	}
-	t.asks, t.asked = slices.Insert(t.asks, 0, *undecided), ""
+	t.asks, t.asked = slices.Insert(t.asks, 0, *undecided), askID{}
 	return t.showAsk()
 }
 
@@ -370,7 +370,8 @@ func (t *talk) aside(write func()) {
 // decide reads a line as the answer to a permission request.
 func (t *talk) decide(ctx context.Context, line string) error {
 	word, why, _ := strings.Cut(line, " ")
-	req := session.RespondRequest{RequestID: t.firstAsk()}
+	first := t.asks[0]
+	var req session.RespondRequest
 	switch strings.ToLower(word) {
 	case "y", "yes":
 		req.Allow = true
@@ -379,9 +380,8 @@ func (t *talk) decide(ctx context.Context, line string) error {
 	default:
 		return t.refused(usage("y allows it, n denies it, and what follows n is told to the agent", "the agent waits for y or n"))
 	}
-	first := t.asks[0]
 	t.deciding, t.asks = &first, t.asks[1:]
-	t.ask(func() answer { return answer{err: t.h.Respond(ctx, req)} })
+	t.ask(func() answer { return answer{err: t.h.RespondTo(ctx, first, req)} })
 	return t.showAsk()
 }
 
@@ -398,7 +398,7 @@ func (t *talk) event(s received, more bool) error {
 	if asks && t.p != nil {
 		return t.showAsk()
 	}
-	if err := t.show(s.event); err != nil {
+	if err := t.tree.show(s.event); err != nil {
 		return err
 	}
 	return t.showAsk()
@@ -411,7 +411,7 @@ func (t *talk) showAsk() error {
 		return nil
 	}
 	t.asked = t.firstAsk()
-	return t.show(t.asks[0])
+	return t.tree.show(t.asks[0])
 }
 
 // note tracks turns and open requests.
@@ -419,6 +419,9 @@ func (t *talk) note(e event.Event) {
 	t.asks = session.OpenRequests(t.asks, e)
 	if t.deciding != nil && len(session.OpenRequests([]event.Event{*t.deciding}, e)) == 0 {
 		t.deciding = nil
+	}
+	if t.tree.branches[e.Context.SessionID].path != nil {
+		return // of a turn below
 	}
 	switch b := e.Payload.(type) {
 	case event.QueryStarted:
@@ -480,8 +483,8 @@ func (t *talk) hint(line string) {
 
 // prompt shows, on a terminal, what input is expected.
 func (t *talk) prompt() {
-	if !t.tty || t.prompted || t.asking {
-		return
+	if !t.tty || t.prompted || t.asking || t.p.Midline() {
+		return // text of a session below may be streaming
 	}
 	text := "› "
 	switch {

@@ -27,8 +27,14 @@ func (t *talk) replay(read func(after uint64) iter.Seq2[event.Event, error]) (af
 			t.hint(fmt.Sprintf("events 1 to %d are past the stream's retention; sojourn show has the whole conversation", first-1))
 		}
 		b.Add(e)
+		t.tree.note(e)
 		t.note(e)
 		after = e.Context.Seq
+	}
+	for _, sub := range b.State().Subagents {
+		if sub.ChildSessionID != "" && sub.Status == event.ExecutionRunning {
+			t.live = append(t.live, sub.ChildSessionID)
+		}
 	}
 	if t.p == nil {
 		return after, nil

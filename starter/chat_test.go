@@ -62,7 +62,7 @@ func TestChatShowsTheRequestThatItAnswers(t *testing.T) {
 		require.NoError(t, talk.event(received{event: asks(id, command)}, true))
 	}
 	shown := map[string]string{"r1": "command: first", "r2": "command: second"}
-	now := talk.firstAsk()
+	now := talk.firstAsk().request
 	next := map[string]string{"r1": "r2", "r2": "r1"}[now]
 	require.Contains(t, out.String(), shown[now])
 	require.NotContains(t, out.String(), shown[next])
@@ -97,7 +97,7 @@ func TestChatAsksAgainWhatWasNotAnswered(t *testing.T) {
 		require.NoError(t, talk.answered(t.Context(), answer{err: c.err}), name)
 		require.Len(t, talk.asks, c.open, name)
 		if c.open == 2 {
-			require.Equal(t, "r1", talk.firstAsk(), name)
+			require.Equal(t, "r1", talk.firstAsk().request, name)
 			require.Greater(t, strings.LastIndex(out.String(), "command: r1"), strings.LastIndex(out.String(), "command: r2"), "the request that is answered was shown last")
 		}
 	}
@@ -191,7 +191,7 @@ func TestChatDoesNotAnswerAnotherRequestWithAHeldLine(t *testing.T) {
 		require.Contains(t, errs.String(), "sojourn: not sent: "+c.typed+"\n", name)
 		require.Empty(t, talk.held, name)
 		if c.shown != "" {
-			require.Equal(t, c.shown, talk.firstAsk(), name)
+			require.Equal(t, c.shown, talk.firstAsk().request, name)
 			require.Contains(t, out.String(), "command: "+c.shown, name)
 		}
 	}

@@ -57,7 +57,7 @@ func TestChatWithAnOldSession(t *testing.T) {
 	after, err := talk.replay(retained(oldSession(), 3))
 	require.NoError(t, err)
 	require.Equal(t, uint64(5), after)
-	require.Equal(t, "r1", talk.firstAsk())
+	require.Equal(t, "r1", talk.firstAsk().request)
 	require.Contains(t, out.String(), "› Run it")
 	require.Contains(t, out.String(), "? may it run  Bash")
 	require.Equal(t, "sojourn: events 1 to 2 are past the stream's retention; sojourn show has the whole conversation\n", errs.String())

@@ -2,10 +2,8 @@ package starter
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -68,59 +66,6 @@ func (c *cli) tail(ctx context.Context, id, names string, after uint64, follow b
 		}
 	}
 	return flush()
-}
-
-// tailTree shows the events of a session and of those below it.
-func (c *cli) tailTree(cmd *cobra.Command, id string, follow bool) error {
-	for _, other := range []string{"after", "names"} {
-		if cmd.Flags().Changed(other) {
-			return usage("show the tree from its beginning, or one session behind an event", "--tree does not go with --%s", other)
-		}
-	}
-	if err := session.ValidateID("id", id); err != nil {
-		return err
-	}
-	ctx := cmd.Context()
-	sc, err := c.client(ctx, needStream)
-	if err != nil {
-		return err
-	}
-	if err := c.knownToStream(ctx, id, 0); err != nil {
-		return err
-	}
-	show, flush := c.treeShower()
-	for e, err := range sc.TreeEvents(ctx, id, follow) {
-		if err != nil {
-			return joinFlush(err, flush)
-		}
-		if err := show(e); err != nil {
-			return err
-		}
-	}
-	return flush()
-}
-
-// treeShower is shower for a tree of sessions.
-func (c *cli) treeShower() (show func(session.TreeEvent) error, flush func() error) {
-	if c.json {
-		encoder := json.NewEncoder(c.stdout)
-		return func(e session.TreeEvent) error { return encoder.Encode(e) }, func() error { return nil }
-	}
-	p := render.New(c.stdout, c.renderOptions(c.stdout))
-	threads := map[string]string{} // of child sessions, by id
-	return func(e session.TreeEvent) error {
-		var at string
-		if n := len(e.SpawnPath); n > 0 {
-			at = threads[e.SpawnPath[n-1]]
-		}
-		if s, ok := e.Payload.(event.SubagentSpawned); ok && s.ChildSessionID != "" {
-			threads[s.ChildSessionID] = strings.TrimPrefix(at+"/"+s.ToolUseID, "/")
-		}
-		if at == "" {
-			return p.Event(e.Event)
-		}
-		return p.Below(at, e.Event)
-	}, p.Flush
 }
 
 // showerNamed is shower with older names for the block events.

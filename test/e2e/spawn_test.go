@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -468,4 +470,63 @@ func TestR37SelfSimilarHandle(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.Interrupted, res.Raw.Outcome)
 	require.Equal(t, "no longer wanted", res.Raw.Reason)
+}
+
+// TestR47ConfirmationRouting: what a child's agent asks a person for comes up where the
+// parent is looked at, by a program and in a chat, and the answer goes to the child.
+func TestR47ConfirmationRouting(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{})
+	ask := func(text string) *session.Execution {
+		x, err := parent.SpawnExecution(ctx, session.SpawnRequest{
+			Options: session.Options{Permission: permission.Ask}, Message: session.Message{Text: text}, Description: "asks first",
+		})
+		require.NoError(t, err)
+		return x
+	}
+	x := ask("TOOL bash: touch allowed THEN SAY it was allowed")
+	child := x.Receipt().SessionID
+	for ev, err := range parent.TreeEvents(ctx, session.TreeOptions{Follow: session.Follow}) {
+		require.NoError(t, err)
+		if _, asks := ev.Payload.(event.PermissionRequested); !asks {
+			continue
+		}
+		require.Equal(t, []string{child}, ev.SpawnPath)
+		require.NoError(t, parent.RespondTo(ctx, ev.Event, session.RespondRequest{Allow: true, By: "the one above"}))
+		break
+	}
+	res, err := x.Wait(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "it was allowed", res.Response)
+	require.Error(t, parent.RespondTo(ctx, event.Event{Payload: event.SessionIdle{}}, session.RespondRequest{Allow: true}))
+
+	if testing.Short() {
+		return // a terminal and its program
+	}
+	x = ask("TOOL bash: touch denied THEN SAY it went on")
+	term := openTerminal(t, filepath.Join(shared.Bin, "sojourn"), "chat", parent.ID())
+	term.shows(`touch denied`)
+	term.shows(`allow\? y/n`)
+	term.tmux("send-keys", "-l", "n not here")
+	term.tmux("send-keys", "Enter")
+	res, err = x.Wait(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "it went on", res.Response)
+	term.shows(`│ it went on`)
+	var told []string
+	for _, ev := range eventsOf(t, x.Receipt().SessionID) {
+		if p, ok := ev.Payload.(event.PermissionResolved); ok {
+			told = append(told, p.Decision+": "+p.Message)
+		}
+	}
+	require.Equal(t, []string{"deny: not here"}, told)
+}
+
+// eventsOf returns the stored events of a session.
+func eventsOf(t *testing.T, id string) []event.Event {
+	t.Helper()
+	h, err := spaceOf(t).Client.Get(testContext(t), id)
+	require.NoError(t, err)
+	return events(t, h)
 }

@@ -117,6 +117,9 @@ func New(w io.Writer, o Options) *Printer {
 	return p
 }
 
+// Midline reports whether a line is shown whose end is still to come.
+func (p *Printer) Midline() bool { return p.open }
+
 // Flush ends what is open and shows what is held back. It returns the first write
 // error, if there was one.
 func (p *Printer) Flush() error {
