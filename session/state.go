@@ -197,6 +197,24 @@ type Child struct {
 	RunID string `json:"runId,omitempty"`
 	// Interrupt reports whether an interrupt is still to be sent to it.
 	Interrupt bool `json:"interrupt,omitempty"`
+	// GrantUSD is how much of its parent's limit it may use; 0 if there is no limit.
+	GrantUSD float64 `json:"grantUSD,omitempty"`
+}
+
+// Used returns what the session has used, apart from a running turn. What is granted to a
+// live child counts as used: a tree has one purse.
+func (st *State) Used() limits.Used {
+	u := limits.Used{Turns: st.Turns, Work: time.Duration(st.WorkMS) * time.Millisecond}
+	if st.Ticks != nil {
+		u.Calls = *st.Ticks
+	}
+	u = u.Add(st.Usage, st.CostUSD, 0)
+	for _, c := range st.Children {
+		if c.GrantUSD > 0 {
+			u.CostUSD = event.AddKnown(u.CostUSD, &c.GrantUSD)
+		}
+	}
+	return u
 }
 
 // Result is how an execution ended. Exactly one of Query.Error and

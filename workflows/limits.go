@@ -1,8 +1,6 @@
 package workflows
 
 import (
-	"time"
-
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/limits"
@@ -12,14 +10,11 @@ import (
 // used returns what the session has used so far, the running turn's time included. Waiting
 // for a sandbox doesn't count.
 func (r *run) used() limits.Used {
-	u := limits.Used{Turns: r.st.Turns, Work: time.Duration(r.st.WorkMS) * time.Millisecond}
-	if r.st.Ticks != nil {
-		u.Calls = *r.st.Ticks
-	}
+	u := r.st.Used()
 	if r.cur != nil && !r.cur.began.IsZero() {
 		u.Work += workflow.Now(r.ctx).Sub(r.cur.began)
 	}
-	return u.Add(r.st.Usage, r.st.CostUSD, 0)
+	return u
 }
 
 // limit returns the limit that was reached; "" for none.

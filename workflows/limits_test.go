@@ -124,3 +124,45 @@ func TestWhatAPersonInterruptedDoesNotContinue(t *testing.T) {
 	p.run()
 	require.Equal(t, []string{"HOLD one", "instead"}, p.w.prompts("s1"))
 }
+
+// TestATreeHasOnePurse: a child may cost what it asks for, as far as its parent's limit
+// leaves it, else half of that; it counts as used until the child ends, and then what
+// it has cost. A session at its limit spawns no child.
+func TestATreeHasOnePurse(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, limited(limits.Limits{CostUSD: 1}))
+	asking := func(id string, costUSD float64) session.SpawnRequest {
+		req := spawnOf(id, "HOLD "+id)
+		req.Options.Limits.CostUSD = costUSD
+		return req
+	}
+	granted := func() []float64 {
+		var all []float64
+		for _, c := range p.snapshot().Children {
+			all = append(all, c.GrantUSD)
+		}
+		return all
+	}
+	var refused *answer
+	p.then(
+		func() { p.update(session.UpdateSpawn, asking("a", 0)) },
+		func() { p.update(session.UpdateSpawn, asking("b", 0.1)) },
+		func() { p.update(session.UpdateSpawn, asking("c", 7)) },
+		func() {
+			require.InDeltaSlice(p, []float64{0.5, 0.1, 0.4}, granted(), 1e-9)
+			refused = p.update(session.UpdateSpawn, asking("d", 0))
+		},
+		func() { require.NoError(p, p.w.letGo("c")) },
+		func() { p.update(session.UpdateSpawn, asking("e", 0)) },
+		func() {
+			left := 1 - 0.5 - 0.1 - *p.snapshot().CostUSD
+			require.InDeltaSlice(p, []float64{0.5, 0.1, left / 2}, granted(), 1e-9)
+		},
+		func() { p.update(session.UpdateClose) },
+	)
+	p.run()
+	require.ErrorContains(t, refused.refused, "limits: of the spawning session: the limit of $1 is reached")
+	for _, in := range p.w.begun[1:] {
+		require.NotZero(t, in.Session.Options.Limits.CostUSD, in.Session.SessionID)
+	}
+}

@@ -31,7 +31,7 @@ func (r *run) validateSpawn(req session.SpawnRequest) error {
 	if req.ID == r.in.SessionID {
 		return session.Invalid("id", fmt.Sprintf("%q is the spawning session itself", req.ID), "an id of its own")
 	}
-	if err := children.Inherit(req.Options, r.options()).Validate(); err != nil {
+	if err := children.Check(req.Options, r.options(), r.used()); err != nil {
 		return err
 	}
 	return req.Message.Validate()
@@ -51,7 +51,8 @@ func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (session.Spa
 		return reply, err
 	}
 	req.Message = msg
-	r.st.Children = append(r.st.Children, session.Child{SessionID: req.ID, ToolUseID: req.ToolUseID, Agent: cmp.Or(req.Options.Agent, r.in.Options.Agent)})
+	grant := children.Grant(&req.Options.Limits, r.st.Limits, r.used())
+	r.st.Children = append(r.st.Children, session.Child{SessionID: req.ID, ToolUseID: req.ToolUseID, Agent: cmp.Or(req.Options.Agent, r.in.Options.Agent), GrantUSD: grant})
 	r.st.Spawns = append(r.st.Spawns, req)
 	s := r.startChild(req)
 	if err := workflow.Await(ctx, func() bool { return s.done || r.renewing() }); err != nil {

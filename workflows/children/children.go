@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -46,6 +47,34 @@ func Inherit(o, parent session.Options) session.Options {
 		o.Tenant = parent.Tenant
 	}
 	return o
+}
+
+// Check returns an error for options that a child can't have: invalid ones, or any if its
+// parent has used what its limits allow.
+func Check(o, parent session.Options, used limits.Used) error {
+	if reached := parent.Limits.Reached(used); reached != "" {
+		return session.Invalid("limits", "of the spawning session: "+reached, "a higher limit: sojourn configure")
+	}
+	return Inherit(o, parent).Validate()
+}
+
+// Grant sets what a child may cost, if its parent's limit bounds that, and returns it; else
+// 0. A child has what it asks for, as far as that is left, and otherwise half of what is
+// left, so that the next one has something too. What it has not used is its parent's again
+// when it ends.
+func Grant(child *limits.Limits, parent limits.Limits, used limits.Used) float64 {
+	if parent.CostUSD == 0 {
+		return 0
+	}
+	left := parent.CostUSD
+	if used.CostUSD != nil {
+		left = max(left-*used.CostUSD, 1e-6) // 0 would be no limit
+	}
+	if child.CostUSD == 0 {
+		child.CostUSD = left / 2
+	}
+	child.CostUSD = min(child.CostUSD, left)
+	return child.CostUSD
 }
 
 // Spawned returns the event about a child that is about to be started.
