@@ -68,6 +68,10 @@ type Options struct {
 	// by tools of an MCP server named sojourn. They have the session's rules, and may spawn
 	// too, down to MaxDepth. Default: it can't.
 	Spawn bool `json:"spawn,omitempty"`
+	// SpawnProfiles are the agent profiles that the agent may spawn with, beside the
+	// session's own: a profile may have tools and credentials that the session does not.
+	// Default: none.
+	SpawnProfiles []string `json:"spawnProfiles,omitempty"`
 }
 
 // Validate returns an error for the first invalid field.

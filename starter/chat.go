@@ -72,7 +72,7 @@ type talk struct {
 	h    *session.Handle
 	busy session.BusyPolicy
 	// tty means that a person uses it.
-	tty   bool
+	tty  bool
 	p    *render.Printer // nil with --json
 	tree *treeShower
 	// live are the child sessions that were at work before the first event that is read.

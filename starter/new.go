@@ -26,6 +26,7 @@ type optionFlags struct {
 	limits     limits.Limits
 	maxTicks   int
 	spawn      bool
+	spawnWith  []string
 	system     string
 	work       time.Duration
 	rules      permission.Rules
@@ -50,6 +51,7 @@ func (f *optionFlags) register(c *cli, cmd *cobra.Command) {
 	f.registerPermissions(cmd)
 	fl.StringVar(&f.system, "system-prompt", "", "`TEXT` behind the agent's own system prompt")
 	fl.BoolVar(&f.spawn, "spawn", false, "let the agent spawn child sessions by itself, with tools of an MCP server named sojourn")
+	fl.StringArrayVar(&f.spawnWith, "spawn-profile", nil, "with --spawn, let the agent spawn with the profile `NAME` too (repeatable; default: the session's own)")
 	fl.StringVar(&f.tenant, "tenant", "", "whose session it is, as `NAME`")
 	fl.DurationVar(&f.noProgress, "no-progress", 0, "end a turn whose agent is silent for `TIME` (default 15m)")
 	f.registerMetadata(cmd)
@@ -152,7 +154,7 @@ func (f *optionFlags) options() (session.Options, error) {
 		Agent: f.agent, Profile: f.profile, Title: f.title, Model: f.model, Tenant: f.tenant,
 		Permission: adapters.Permission(f.permission), Tags: f.tags, IdleTimeoutMS: f.idle.Milliseconds(),
 		Permissions: f.rules, PermissionDeadline: permission.Deadline{AfterMS: f.deadline.Milliseconds()}, Park: f.park,
-		UnknownEffects: f.effects, NoProgressMS: f.noProgress.Milliseconds(), Limits: f.limits, MaxTicks: f.maxTicks, Spawn: f.spawn, SystemPrompt: f.system,
+		UnknownEffects: f.effects, NoProgressMS: f.noProgress.Milliseconds(), Limits: f.limits, MaxTicks: f.maxTicks, Spawn: f.spawn, SpawnProfiles: f.spawnWith, SystemPrompt: f.system,
 	}
 	o.Limits.WorkMS = f.work.Milliseconds()
 	var err error

@@ -15,9 +15,9 @@ import (
 // treeShower shows the events of a session and of those below it, as JSON lines or
 // rendered, each child in the place of a subagent.
 type treeShower struct {
-	p       *render.Printer // nil for JSON
-	encoder *json.Encoder
-	branches  map[string]branch
+	p        *render.Printer // nil for JSON
+	encoder  *json.Encoder
+	branches map[string]branch
 }
 
 // branch is where a child session is in the tree.

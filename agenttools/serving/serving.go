@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -147,24 +148,33 @@ func (c caller) within(ctx context.Context, o session.Options) (session.Options,
 		}
 		policy = policy.Over(p.Policy())
 	}
-	if o.Profile != "" {
-		if err := c.knownProfile(ctx, o.Profile); err != nil {
-			return o, err
-		}
+	if err := c.mayUse(ctx, o.Profile, binding); err != nil {
+		return o, err
 	}
 	o.Permission, o.Permissions, o.PermissionDeadline = policy.Standing, policy.Rules, policy.Deadline
-	o.Park, o.UnknownEffects, o.Spawn = policy.Park, policy.Effects, true
+	o.Park, o.UnknownEffects = policy.Park, policy.Effects
+	o.Spawn, o.SpawnProfiles = true, binding.SpawnProfiles
 	if o.Permission == "" {
 		o.Permission = adapters.PermissionAllow
 	}
 	return o, nil
 }
 
-func (c caller) knownProfile(ctx context.Context, id string) error {
-	if c.Profile == nil {
+// mayUse refuses a profile that the session may not spawn with, and one that is unknown.
+func (c caller) mayUse(ctx context.Context, id string, binding session.Options) error {
+	allowed := slices.DeleteFunc(append([]string{binding.Profile}, binding.SpawnProfiles...), func(p string) bool { return p == "" })
+	switch {
+	case id == "":
+		return nil
+	case len(allowed) == 0:
+		return session.Invalid("profile", fmt.Sprintf("%q is not allowed", id), "none")
+	case !slices.Contains(allowed, id):
+		return session.Invalid("profile", fmt.Sprintf("%q is not allowed", id), "one of "+strings.Join(allowed, ", "))
+	case c.Profile == nil:
 		return session.Invalid("profile", "the worker has no profiles", "none")
 	}
-	if _, err := c.Profile(ctx, id); err != nil {
+	_, err := c.Profile(ctx, id)
+	if err != nil {
 		return session.Invalid("profile", err.Error(), "a profile that the worker has")
 	}
 	return nil

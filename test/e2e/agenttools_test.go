@@ -147,7 +147,7 @@ func TestSpawnedByAnAgentIsBound(t *testing.T) {
 	ctx := testContext(t)
 	name, now := anyAgent(), 0
 	rules := permission.Rules{{Tool: "rm*", Answer: permission.Deny}, {Tool: "*", Answer: permission.Allow}}
-	parent := open(t, session.Options{Agent: name, Spawn: true, Permission: permission.Deny, Permissions: rules})
+	parent := open(t, session.Options{Agent: name, Spawn: true, SpawnProfiles: []string{"unheard-of"}, Permission: permission.Deny, Permissions: rules})
 	other := open(t, session.Options{Agent: name})
 	gate := "bound-" + uuid.NewString()
 	spawned := oneAgent(t, useTool(t, parent, name, agenttools.SpawnAgent, agenttools.Spawn{Prompt: "GATE " + gate, WaitSeconds: &now}))
@@ -172,7 +172,9 @@ func TestSpawnedByAnAgentIsBound(t *testing.T) {
 	} {
 		require.Contains(t, useTool(t, parent, name, tool, wrong.args), wrong.want)
 	}
-	require.Contains(t, useTool(t, parent, name, agenttools.SpawnAgent, agenttools.Spawn{Prompt: "SAY no", Profile: "unheard-of"}), "profile")
+	for profile, want := range map[string]string{"unheard-of": "profile: ", "deployer": `profile: "deployer" is not allowed; want one of unheard-of`} {
+		require.Contains(t, useTool(t, parent, name, agenttools.SpawnAgent, agenttools.Spawn{Prompt: "SAY no", Profile: profile}), want)
+	}
 	require.Equal(t, agenttools.Stopped, oneAgent(t, useTool(t, parent, name, agenttools.StopAgent, agenttools.Stop{AgentID: spawned.AgentID})).Status)
 	require.Empty(t, childrenOf(t, parent))
 	require.Contains(t, useTool(t, parent, name, agenttools.MessageAgent, agenttools.Message{AgentID: spawned.AgentID, Message: "SAY no"}), "has answered and ended")
