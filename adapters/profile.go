@@ -39,7 +39,7 @@ type Profile struct {
 	Park permission.Park `json:"parkMs,omitempty"`
 }
 
-// Policy returns what the profile itself says about permission requests.
+// Policy returns the profile's own part of the policy for permission requests.
 func (p Profile) Policy() permission.Policy {
 	return permission.Policy{Standing: p.Permission, Rules: p.Permissions, Deadline: p.PermissionDeadline, Park: p.Park, Effects: p.UnknownEffects}
 }

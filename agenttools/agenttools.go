@@ -16,8 +16,8 @@ const (
 )
 
 // MaxWaitSeconds bounds how long a call waits for an answer, and is the default. Agents
-// give up a tool after a time of their own, the shortest after 30 seconds; an agent that is
-// still at work then is asked for by its id.
+// have timeouts of their own for tools; an agent that is still at work then is asked for by
+// its id.
 const MaxWaitSeconds = 25
 
 // Spawn are the arguments of SpawnAgent.

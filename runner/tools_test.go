@@ -65,7 +65,7 @@ func nextCall(t *testing.T, c *runner.Conn) runner.ToolCall {
 	return runner.ToolCall{}
 }
 
-// TestToolCallsOfAnAgent: a call reaches whoever is attached, again after a lost
+// TestToolCallsOfAnAgent: a call reaches the client that is attached, again after a lost
 // connection, with the same id; its result reaches the agent. A cancelled one is gone.
 func TestToolCallsOfAnAgent(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestToolCallsOfAnAgent(t *testing.T) {
 		require.NoError(t, first.Close())
 
 		second := b.dial()
-		require.Equal(t, call, nextCall(t, second), "the call that nobody answered")
+		require.Equal(t, call, nextCall(t, second), "the call without a result")
 		require.NoError(t, second.ReturnTool(t.Context(), call.ID, runner.ToolResult{Text: "the other agent's words"}))
 		require.Contains(t, answerTo(t, second, 3), "the other agent's words")
 

@@ -5,16 +5,7 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-DIR=$(mktemp -d "${TMPDIR:-/tmp}/sojourn-tree-XXXXXX")
-finish() {
-  local code=$?
-  trap - EXIT INT TERM
-  stop_all
-  if [ $code -eq 0 ]; then rm -rf "$DIR"; else echo "demo failed ($code); logs are in $DIR" >&2; fi
-  exit $code
-}
-trap finish EXIT
-trap 'exit 130' INT TERM
+demonstrate tree
 
 say "1. Servers, a model, a worker"
 start_stack "$DIR"
@@ -53,7 +44,7 @@ start_worker "$DIR"
 printf '\x1b[1;31m  ⚡ worker %s takes over\x1b[0m\n' "$WORKER"
 wait "$ANSWER"
 
-say "3. The tree, told live"
+say "3. The tree, live"
 sojourn show "$ID" --tree
 sojourn close "$ID"
 wait "$TAIL"

@@ -9,16 +9,7 @@ AGENT=${AGENT:-claude}
 LOSS=${LOSS:-worker}
 ALL=(claude opencode gemini codex)
 
-DIR=$(mktemp -d "${TMPDIR:-/tmp}/sojourn-demo-XXXXXX")
-finish() {
-  local code=$?
-  trap - EXIT INT TERM
-  stop_all
-  if [ $code -eq 0 ]; then rm -rf "$DIR"; else echo "demo failed ($code); logs are in $DIR" >&2; fi
-  exit $code
-}
-trap finish EXIT
-trap 'exit 130' INT TERM
+demonstrate demo
 
 say "1. Temporal, its Web UI, NATS JetStream and an S3 gateway, in one program"
 start_stack "$DIR"

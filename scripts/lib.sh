@@ -44,6 +44,22 @@ stop_all() {
   STARTED=()
 }
 
+# demonstrate NAME makes the folder DIR of a demonstration. At the end it is removed, unless
+# something failed, and what was started ends.
+demonstrate() {
+  DIR=$(mktemp -d "${TMPDIR:-/tmp}/sojourn-$1-XXXXXX")
+  trap end_demonstration EXIT
+  trap 'exit 130' INT TERM
+}
+
+end_demonstration() {
+  local code=$?
+  trap - EXIT INT TERM
+  stop_all
+  if [ $code -eq 0 ]; then rm -rf "$DIR"; else echo "demo failed ($code); logs are in $DIR" >&2; fi
+  exit $code
+}
+
 # start_stack DIR brings up Temporal, Web UI, NATS and S3 and reads their
 # addresses into the environment.
 start_stack() {

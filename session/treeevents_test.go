@@ -35,17 +35,17 @@ func (s streams) read(ctx context.Context, id string, after uint64, follow bool)
 	}
 }
 
-// tell returns what is read of a tree, a word for each event: path, session and number.
-func (s streams) tell(t *testing.T, follow bool) ([]string, error) {
+// readTree returns what is read of a tree, a word for each event: path, session and number.
+func (s streams) readTree(t *testing.T, follow bool) ([]string, error) {
 	t.Helper()
-	var told []string
+	var words []string
 	for ev, err := range treeEvents(t.Context(), s.read, "root", TreeOptions{Follow: follow}) {
 		if err != nil {
-			return told, err
+			return words, err
 		}
-		told = append(told, fmt.Sprintf("%s%s%d", strings.Join(append(slices.Clone(ev.SpawnPath), ""), "/"), ev.Context.SessionID, ev.Context.Seq))
+		words = append(words, fmt.Sprintf("%s%s%d", strings.Join(append(slices.Clone(ev.SpawnPath), ""), "/"), ev.Context.SessionID, ev.Context.Seq))
 	}
-	return told, nil
+	return words, nil
 }
 
 func childSpawned(id string) event.SubagentSpawned {
@@ -56,8 +56,7 @@ func childCompleted(id string) event.SubagentCompleted {
 	return event.SubagentCompleted{ToolUseID: "spawn-" + id, ChildSessionID: id}
 }
 
-// TestTreeEventsNest: what a child does is between its parent's word of its start and of
-// its end, at each level, live and stored; one that was terminated has no last event.
+// TestTreeEventsNest: what a child does is between the events of its start and its end, at each level, live and stored; one that was terminated has no last event.
 func TestTreeEventsNest(t *testing.T) {
 	t.Parallel()
 	some := event.SessionIdle{}
@@ -67,12 +66,12 @@ func TestTreeEventsNest(t *testing.T) {
 		"deep":  {some, some, event.SessionClosed{}},
 	}
 	for _, follow := range []bool{true, false} {
-		told, err := s.tell(t, follow)
+		words, err := s.readTree(t, follow)
 		require.NoError(t, err)
 		require.Equal(t, []string{
 			"root1", "root2", "child/child1", "child/child2", "child/deep/deep1", "child/deep/deep2", "child/deep/deep3", "child/child3", "child/child4",
 			"root3", "root4", "root5",
-		}, told)
+		}, words)
 	}
 }
 
@@ -85,11 +84,11 @@ func TestTreeEventsOfChildrenAtOnce(t *testing.T) {
 		"root": {childSpawned("a"), childSpawned("b"), childSpawned("c"), childCompleted("b"), childCompleted("a")},
 		"a":    {some, some, event.SessionClosed{}}, "b": {some, some, event.SessionClosed{}}, "c": {some, some},
 	}
-	told, err := s.tell(t, false)
+	words, err := s.readTree(t, false)
 	require.NoError(t, err)
 	for _, id := range []string{"a", "b", "c"} {
 		var own []string
-		for _, word := range told {
+		for _, word := range words {
 			if rest, ok := strings.CutPrefix(word, id+"/"); ok {
 				own = append(own, rest)
 			}
@@ -97,14 +96,14 @@ func TestTreeEventsOfChildrenAtOnce(t *testing.T) {
 		require.Len(t, own, len(s[id]))
 		require.IsIncreasing(t, own)
 	}
-	require.Greater(t, slices.Index(told, "root4"), slices.Index(told, "b/b3"))
-	require.Greater(t, slices.Index(told, "root5"), slices.Index(told, "a/a3"))
+	require.Greater(t, slices.Index(words, "root4"), slices.Index(words, "b/b3"))
+	require.Greater(t, slices.Index(words, "root5"), slices.Index(words, "a/a3"))
 }
 
-// TestTreeEventsOfAChildWithoutStream: its events can't be read, which is said.
+// TestTreeEventsOfAChildWithoutStream: that its events can't be read is the error.
 func TestTreeEventsOfAChildWithoutStream(t *testing.T) {
 	t.Parallel()
 	s := streams{"root": {childSpawned("gone"), childCompleted("gone"), event.SessionClosed{}}}
-	_, err := s.tell(t, true)
+	_, err := s.readTree(t, true)
 	require.ErrorContains(t, err, "no such stream: gone")
 }

@@ -1,7 +1,7 @@
 // Package serving answers the tool calls by which an agent uses child sessions. A child is
-// what any program gets by [session.Handle.Spawn]: a session of its own, which outlives the
-// agent, the worker and the call. So a call keeps nothing: what a caller did not hear, it
-// asks for again by the child's id.
+// what any program has by [session.Handle.Spawn]: a session of its own, which outlives the
+// agent, the worker and the call. So a call keeps nothing: an agent that missed an answer
+// asks for it again by the child's id.
 package serving
 
 import (
@@ -301,8 +301,8 @@ func (c caller) answer(ctx context.Context, id string, patience time.Duration) (
 	}
 }
 
-// lookAgain bounds the wait for an execution's end: a child that begins to wait for a
-// person is to be told of before that end.
+// lookAgain bounds the wait for an execution's end: a child may begin to wait for a person
+// before that.
 const lookAgain = 2 * time.Second
 
 // untilChanged waits for the end of the child's execution.

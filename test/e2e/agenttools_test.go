@@ -43,7 +43,7 @@ func oneAgent(t *testing.T, text string) agenttools.Agent {
 }
 
 // TestR34FromToolHandlers: an agent spawns a child session by a tool of its own, and has
-// the child's answer as the tool's result; parent and child are told apart as for any
+// the child's answer as the tool's result; the events are those of any
 // spawn.
 func TestR34FromToolHandlers(t *testing.T) {
 	inOwnNamespace(t)
@@ -57,18 +57,18 @@ func TestR34FromToolHandlers(t *testing.T) {
 		require.Equal(t, "the child's words", spawned.Answer)
 		require.Equal(t, "codex", spawned.Agent)
 
-		var told []string
+		var seen []string
 		for ev, err := range parent.Events(testContext(t), 0, session.Follow) {
 			require.NoError(t, err)
 			if p, ok := ev.Payload.(event.SubagentSpawned); ok {
-				told = append(told, "spawned "+p.ChildSessionID+" "+p.Description)
+				seen = append(seen, "spawned "+p.ChildSessionID+" "+p.Description)
 			}
 			if p, ok := ev.Payload.(event.SubagentCompleted); ok {
-				told = append(told, "completed "+p.ChildSessionID+" "+string(p.Status))
+				seen = append(seen, "completed "+p.ChildSessionID+" "+string(p.Status))
 				break
 			}
 		}
-		require.Equal(t, []string{"spawned " + spawned.AgentID + " say it", "completed " + spawned.AgentID + " completed"}, told)
+		require.Equal(t, []string{"spawned " + spawned.AgentID + " say it", "completed " + spawned.AgentID + " completed"}, seen)
 		child, err := spaceOf(t).Client.Get(testContext(t), spawned.AgentID)
 		require.NoError(t, err)
 		state, err := child.Inspect(testContext(t))

@@ -91,8 +91,8 @@ func TestShowTree(t *testing.T) {
 	require.NotContains(t, sojourn(t, "show", parent.ID()), "42 from the child", "without --tree the child is one line")
 }
 
-// TestR46SpawnEvents: the events of a child come with the path to it, between its parent's
-// word of its start and of its end, which has its output; those of a grandchild with a longer path.
+// TestR46SpawnEvents: the events of a child come with the path to it, between those of
+// its start and its end, which has its output; those of a grandchild with a longer path.
 func TestR46SpawnEvents(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)

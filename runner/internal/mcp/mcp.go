@@ -19,8 +19,8 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
-// patience is how long a call waits for its result: while no worker is attached, nobody
-// takes it.
+// patience is how long a call waits for its result: while no worker is attached, none
+// comes.
 const patience = 2*agenttools.MaxWaitSeconds*time.Second - 5*time.Second
 
 // Serve serves until in ends.
