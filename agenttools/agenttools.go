@@ -16,9 +16,9 @@ const (
 )
 
 // MaxWaitSeconds bounds how long a call waits for an answer, and is the default. Agents
-// have timeouts of their own for tools; an agent that is still at work then is asked for by
-// its id.
-const MaxWaitSeconds = 25
+// have timeouts of their own for tools, the shortest of a minute (OpenCode 1.18.33); an agent
+// that is still at work then is asked for by its id.
+const MaxWaitSeconds = 45
 
 // Spawn are the arguments of SpawnAgent.
 type Spawn struct {
@@ -27,7 +27,7 @@ type Spawn struct {
 	Model       string `json:"model,omitempty" jsonschema:"The agent's name for the model. Default: the agent's own."`
 	Profile     string `json:"profile,omitempty" jsonschema:"The id of an agent profile. Default: none."`
 	Description string `json:"description,omitempty" jsonschema:"The task in a few words, for people who look at a list."`
-	WaitSeconds *int   `json:"wait_seconds,omitempty" jsonschema:"How long to wait for the answer, 0 to 25. Default: 25."`
+	WaitSeconds *int   `json:"wait_seconds,omitempty" jsonschema:"How long to wait for the answer, 0 to 45. Default: 45."`
 }
 
 // List are the arguments of ListAgents.
@@ -36,14 +36,14 @@ type List struct{}
 // Wait are the arguments of WaitAgent.
 type Wait struct {
 	AgentIDs    []string `json:"agent_ids" jsonschema:"The agents to wait for, all of them."`
-	WaitSeconds *int     `json:"wait_seconds,omitempty" jsonschema:"How long to wait, 0 to 25. Default: 25."`
+	WaitSeconds *int     `json:"wait_seconds,omitempty" jsonschema:"How long to wait, 0 to 45. Default: 45."`
 }
 
 // Message are the arguments of MessageAgent.
 type Message struct {
 	AgentID     string `json:"agent_id" jsonschema:"The agent."`
 	Message     string `json:"message" jsonschema:"The message. The agent gets it at its next step, or behind what it is doing."`
-	WaitSeconds *int   `json:"wait_seconds,omitempty" jsonschema:"How long to wait for the answer, 0 to 25. Default: 25."`
+	WaitSeconds *int   `json:"wait_seconds,omitempty" jsonschema:"How long to wait for the answer, 0 to 45. Default: 45."`
 }
 
 // Stop are the arguments of StopAgent.

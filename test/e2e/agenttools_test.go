@@ -160,14 +160,14 @@ func TestSpawnedByAnAgentIsBound(t *testing.T) {
 	require.Equal(t, permission.Deny, state.Options.Permission)
 	require.True(t, state.Options.Spawn)
 
-	long := 26
+	long := agenttools.MaxWaitSeconds + 1
 	for tool, wrong := range map[string]struct {
 		args any
 		want string
 	}{
 		agenttools.SpawnAgent:   {agenttools.Spawn{Prompt: "SAY no", Agent: "clod"}, `"clod" is unknown`},
 		agenttools.WaitAgent:    {agenttools.Wait{AgentIDs: []string{other.ID()}}, "is none of your agents"},
-		agenttools.MessageAgent: {agenttools.Message{AgentID: spawned.AgentID, Message: "SAY no", WaitSeconds: &long}, "wait_seconds: is 26; want 0 to 25"},
+		agenttools.MessageAgent: {agenttools.Message{AgentID: spawned.AgentID, Message: "SAY no", WaitSeconds: &long}, "wait_seconds: is 46; want 0 to 45"},
 		agenttools.StopAgent:    {agenttools.Stop{AgentID: "../" + other.ID()}, "is none of your agents"},
 	} {
 		require.Contains(t, useTool(t, parent, name, tool, wrong.args), wrong.want)

@@ -21,7 +21,7 @@ import (
 
 // patience is how long a call waits for its result: while no worker is attached, none
 // comes.
-const patience = 2*agenttools.MaxWaitSeconds*time.Second - 5*time.Second
+const patience = (agenttools.MaxWaitSeconds + 10) * time.Second
 
 // Serve serves until in ends.
 func Serve(ctx context.Context, socket string, in io.ReadCloser, out io.WriteCloser) error {
