@@ -11,7 +11,7 @@ import (
 // Limits bound what a session uses over its whole life. 0 is no limit.
 type Limits struct {
 	// CostUSD bounds the cost of the session's turns and of its children. A child has a part
-	// of what is left, which counts as used until it ends. An agent
+	// of the remainder, which counts as used until it ends. An agent
 	// that reports its cost only after its turn is bound by what it has reported; one that
 	// reports none, by the worker's prices.
 	CostUSD float64 `json:"costUSD,omitempty"`

@@ -166,7 +166,7 @@ func (conv *Conversation) noteOptions(ev event.Event) {
 // OpenRequests returns the open permission requests after ev, oldest first; open are those
 // before it, and may be overwritten. The end of a turn ends its requests, since a lost host
 // never answers them; a parked turn has not ended. The events may be of several sessions,
-// as Context.SessionID tells them apart.
+// which Context.SessionID distinguishes.
 func OpenRequests(open []event.Event, ev event.Event) []event.Event {
 	of := ev.Context.SessionID
 	switch p := ev.Payload.(type) {

@@ -29,7 +29,7 @@ func (c *Client) ShowTree(ctx context.Context, id string, from From) (Conversati
 type tree struct {
 	show   func(id string) (Conversation, error)
 	faults *[]string
-	// seen are the sessions in the state: a child has one parent, unless somebody started
+	// seen are the sessions in the state: a child has one parent, unless a program started
 	// sessions by hand.
 	seen map[string]bool
 }

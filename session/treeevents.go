@@ -107,7 +107,7 @@ type treeBranch struct {
 	path     []string
 	after    uint64 // the last event that was passed on
 	children map[string]*treeBranch
-	// following ends when the session has ended: what is left of it is stored.
+	// following ends when the session has ended: the rest of its events is stored.
 	following context.Context
 	ended     context.CancelFunc
 	done      chan struct{}

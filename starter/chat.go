@@ -25,7 +25,7 @@ func (c *cli) chatCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "chat ID",
 		Short: "Talk to a session and see all it does",
-		Long: `Talk to a session: every line is a message, and everything that the agent does is shown.
+		Long: `Talk to a session: every line is a message, and everything that the agent and its child sessions do is shown.
 Ctrl-C interrupts the running turn; once more leaves. /quit and the end of the input leave too.
 When the agent asks whether it may run a tool, answer y, n, or "n because …".
 Standard input may be a pipe: the lines are sent one after the other, and it waits for the answers; the exit code is 1 when

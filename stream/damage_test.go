@@ -117,8 +117,8 @@ func TestDeletedStreamIsContinuedByTwo(t *testing.T) {
 	require.Equal(t, before+1, c.last)
 }
 
-// The first events of a session may have been appended by a try whose outcome nobody
-// knows, to a stream that was deleted then: a later try does not give their numbers again.
+// The first events of a session may have been appended by a try whose outcome is
+// unknown, to a stream that was deleted then: a later try does not give their numbers again.
 // Readers of the new stream are told once. If the stream is older than the first try nothing was deleted.
 func TestFirstNumbersAreNotGivenTwice(t *testing.T) {
 	t.Parallel()

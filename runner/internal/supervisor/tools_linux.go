@@ -131,6 +131,7 @@ func (t *tools) take(conn *net.UnixConn) {
 	}
 }
 
+// writeResult fails only for a caller that has hung up, who needs none.
 func writeResult(conn net.Conn, r runner.ToolResult) error {
 	line, err := wire.Line(r)
 	if err == nil {
