@@ -109,6 +109,9 @@ func (th *thread) first(id string, is event.BlockType) {
 	}
 }
 
+// noCall forgets the model call of an earlier turn: what is reported next is another's.
+func (th *thread) noCall() { th.Calling, th.First = false, "" }
+
 // used ends a model call and writes what it took to its first block. A report that
 // repeats the one before is of no call.
 func (s *emitter) used(th *thread, total int64, u event.Usage) {

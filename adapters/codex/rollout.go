@@ -106,6 +106,8 @@ func (f *file) event(l *rolloutLine, at int64) error {
 	case "task_started", "turn_started":
 		f.flushTurn(false)
 		f.turn.id = p.TurnID
+		// Without a time it is the first of the turn's parts.
+		f.add(turnPart{emit: func(_ *emitter, th *thread, _ string) { th.noCall() }})
 	case "item_completed":
 		if p.Item != nil {
 			f.item(&p, at)

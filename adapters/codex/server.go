@@ -119,7 +119,8 @@ func (t *translator) runs(threadID, turnID string) *thread {
 		return th
 	}
 	th.Turn, th.Interrupt, th.Done, th.Last = turnID, false, false, ""
-	th.Began, th.Quiet, th.Calling, th.First = 0, 0, false, ""
+	th.Began, th.Quiet = 0, 0
+	th.noCall()
 	if th.Conversation == event.Main {
 		t.Turn.Busy, t.Turn.End = true, nil
 	}
