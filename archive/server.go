@@ -169,6 +169,9 @@ func (a *Archive) Events(ctx context.Context, session string, parse func([]adapt
 // one under its id since: entries made before the block was lost follow the lost
 // one, later ones follow the other one.
 //
+// An entry may be a call of which the agent had sent no end when its turn ended. What the
+// agent wrote about that call's end all the same, in the same moment, is left out.
+//
 // Entries whose anchor never appears are at the end, each conversation's in
 // order, followed by one error per anchor that wraps [ErrAnchorLost]. Errors of
 // native pass through. Memory is that of own.
@@ -176,13 +179,15 @@ func Merge(native iter.Seq2[event.Event, error], own []ServerEntry) iter.Seq2[ev
 	return func(yield func(event.Event, error) bool) {
 		m := merger{
 			yield: yield, begun: map[string]bool{}, names: map[string]string{}, waiting: map[Anchor][]int{},
-			lost: map[Anchor]int{}, own: own, placed: make([]bool, len(own)),
+			lost: map[Anchor]int{}, calls: map[Anchor]bool{}, own: own, placed: make([]bool, len(own)),
 		}
 		for i, e := range own {
 			at := e.anchor()
 			m.waiting[at] = append(m.waiting[at], i)
 			if block, lost := e.lost(); lost {
 				m.lost[block] = i
+			} else if e.call() {
+				m.calls[block] = true
 			}
 		}
 		for ev, err := range native {
@@ -192,7 +197,7 @@ func Merge(native iter.Seq2[event.Event, error], own []ServerEntry) iter.Seq2[ev
 				}
 				continue
 			}
-			if !m.event(ev, len(own)) {
+			if !m.ofCall(ev) && !m.event(ev, len(own)) {
 				return
 			}
 		}
@@ -211,7 +216,9 @@ type merger struct {
 	names   map[string]string
 	waiting map[Anchor][]int
 	// lost is the last entry of each block that was lost.
-	lost   map[Anchor]int
+	lost map[Anchor]int
+	// calls are the entries that are calls.
+	calls  map[Anchor]bool
 	own    []ServerEntry
 	placed []bool
 }
@@ -292,6 +299,19 @@ func (m *merger) entry(i int) bool {
 func (e ServerEntry) lost() (block Anchor, ok bool) {
 	p, ok := e.Event.Payload.(event.BlockUpsert)
 	return Anchor{e.Event.Context.Conversation(), p.Block.ID}, ok && string(p.Block.Metadata["lost"]) == "true"
+}
+
+// call reports whether an entry is a call that had no end.
+func (e ServerEntry) call() bool {
+	p, ok := e.Event.Payload.(event.BlockUpsert)
+	return ok && p.Block.Type == event.BlockToolUse
+}
+
+// ofCall reports whether an event is about a call of the entries, or its result.
+func (m *merger) ofCall(ev event.Event) bool {
+	p, ok := ev.Payload.(event.BlockUpsert)
+	at := ev.Context.Conversation()
+	return ok && m.calls[Anchor{at, cmp.Or(p.Block.ToolUseID, p.Block.ID)}]
 }
 
 // rest places the remaining entries: those for the beginning of conversations

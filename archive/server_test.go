@@ -158,6 +158,25 @@ func TestMergeLostBlocks(t *testing.T) {
 
 // Subagents are restored in the order in which they appeared, also one that a
 // lost one started.
+// A call that had no end when its turn was interrupted stays so, whatever the agent wrote
+// about it in the same moment.
+func TestMergeCallWithoutEnd(t *testing.T) {
+	t.Parallel()
+	block := func(source event.Source, b event.Block) event.Event {
+		b.Source, b.Status = source, event.StatusComplete
+		return event.Event{Payload: event.BlockUpsert{Block: b}, Context: event.Context{Source: source}}
+	}
+	kept := block(event.SourceServer, event.Block{ID: "call", Type: event.BlockToolUse, ToolUseID: "call", ToolName: "shell", Execution: event.ExecutionError})
+	native := sequence(text("", "1"),
+		block("", event.Block{ID: "call", Type: event.BlockToolUse, ToolUseID: "call", ToolName: "shell", Execution: event.ExecutionSuccess}),
+		block("", event.Block{ID: "call:result", Type: event.BlockToolResult, ToolUseID: "call", Output: json.RawMessage(`"one"`)}),
+		text("", "2"))
+	state, err := reducer.Fold(Merge(native, []ServerEntry{after("1", kept), after("call", notice("a"))}))
+	require.NoError(t, err)
+	require.Equal(t, []string{"1", "call", "a", "2"}, blockIDs(state.Blocks))
+	require.Equal(t, event.ExecutionError, state.Blocks[1].Execution)
+}
+
 func TestMergeLostSubagents(t *testing.T) {
 	t.Parallel()
 	spawn := func(conversation, id string) event.Event {

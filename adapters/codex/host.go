@@ -56,8 +56,8 @@ func (t *translator) handed(id string, p *params) {
 	if p.ClientID != "" {
 		h := handed{ID: p.ClientID, Turn: t.mainTurn()}
 		if h.Turn == "" && len(t.Handed) == 0 && !c.Steered {
-			h.Shown, c.Shown = true, userBlock(h.ID, inputsOf(p.Input))
-			t.Upsert(event.Main, *c.Shown)
+			h.Shown, h.Block = true, userBlock(h.ID, inputsOf(p.Input))
+			t.Upsert(event.Main, *h.Block)
 		}
 		t.Handed = append(t.Handed, h)
 	}
@@ -81,6 +81,7 @@ func (t *translator) promptTaken(th *thread, p *params) {
 		return
 	}
 	h := t.Handed[at]
+	t.Handed[at].Block = nil
 	if !h.Shown {
 		t.end(th, id, p.Item, event.DirOut)
 		t.Handed[at].Shown = true
@@ -91,6 +92,15 @@ func (t *translator) promptTaken(th *thread, p *params) {
 			t.Emit(event.Main, event.MessageOwnTurn{MessageRef: ref})
 		}
 	}
+}
+
+// keepUntaken has the host keep a prompt that was shown, and that the program has not taken
+// by the end of its turn: no rollout has it.
+func (t *translator) keepUntaken(h handed) bool {
+	if h.Block != nil {
+		t.UpsertServer(event.Main, *h.Block)
+	}
+	return h.Block != nil
 }
 
 // responded translates the program's answer to a request of the host.
@@ -160,12 +170,13 @@ const codeRefused = "request_refused"
 // rollout, so the host keeps it, with why it failed. A steered one is not shown yet,
 // and leaves the turn before as it ended.
 func (t *translator) promptRefused(c call, why string) {
-	t.Handed = slices.DeleteFunc(t.Handed, func(h handed) bool { return h.ID == c.Prompt })
-	if c.Shown != nil {
-		t.UpsertServer(event.Main, *c.Shown)
-		t.UpsertServer(event.Main, event.Block{
-			ID: c.Prompt + ":error", Type: event.BlockError, Status: event.StatusComplete, Message: &why, Code: codeRefused,
-		})
+	if at := slices.IndexFunc(t.Handed, func(h handed) bool { return h.ID == c.Prompt }); at >= 0 {
+		if t.keepUntaken(t.Handed[at]) {
+			t.UpsertServer(event.Main, event.Block{
+				ID: c.Prompt + ":error", Type: event.BlockError, Status: event.StatusComplete, Message: &why, Code: codeRefused,
+			})
+		}
+		t.Handed = slices.Delete(t.Handed, at, at+1)
 	}
 	switch {
 	case t.mainTurn() != "":

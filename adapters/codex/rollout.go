@@ -17,6 +17,9 @@ const (
 	lineItem  = "response_item"
 	// lineTokens ends an answer of the model.
 	lineTokens = "token_usage_record"
+	// roleDeveloper is the role of what the program itself adds, such as a note that the turn
+	// was interrupted.
+	roleDeveloper = "developer"
 )
 
 // reading is the turn that is being read.
@@ -26,8 +29,10 @@ type reading struct {
 	// calls are the model's calls without an item so far, in order.
 	calls []modelCall
 	last  int64
-	// newest is the item of the last line that matters: it may not have been sent.
-	newest string
+	// newest is the item of the last line that matters: it may not have been sent. The
+	// program writes an item before it sends it. What it then writes for the model (the text
+	// again, the output of the call) it writes after it has sent the item.
+	newest *item
 	// seen is what the live stream has of the turn's times.
 	seen thread
 	// bytes is the size of the lines that parts were made of.
@@ -59,8 +64,8 @@ func (f *file) line(raw []byte) error {
 		at = stamp.UnixMilli()
 	}
 	f.turn.last = max(f.turn.last, at)
-	if l.Type == lineTokens || l.Type == lineItem {
-		f.turn.newest = ""
+	if l.Type == lineTokens {
+		f.turn.newest = nil
 	}
 	switch l.Type {
 	case lineEvent:
@@ -99,8 +104,11 @@ func (f *file) event(l *rolloutLine, at int64) error {
 	if err := decodeObject(l.Payload, &p); err != nil {
 		return err
 	}
+	if n := f.turn.newest; p.Type == "turn_aborted" && n != nil && !n.kind().isTool() {
+		f.dropNewest() // the end of a call comes last when it was sent, too
+	}
 	if p.TurnID == f.turn.id {
-		f.turn.newest = ""
+		f.turn.newest = nil
 	}
 	switch p.Type {
 	case "task_started", "turn_started":
@@ -193,7 +201,7 @@ func (f *file) item(p *payload, at int64) {
 	}
 	rank := f.rank(it.ID)
 	if kind != kindUser {
-		f.turn.newest = it.ID
+		f.turn.newest = it
 	}
 	f.turn.seen.saw(it, p.StartedMS, p.CompletedMS)
 	if !kind.isTool() {
@@ -234,9 +242,13 @@ func (f *file) rank(id string) int {
 func (f *file) modelItem(l *rolloutLine, at int64) error {
 	var head struct {
 		Type string `json:"type"`
+		Role string `json:"role"`
 	}
 	if err := decodeObject(l.Payload, &head); err != nil {
 		return err
+	}
+	if head.Role != roleDeveloper {
+		f.turn.newest = nil
 	}
 	switch head.Type {
 	case "function_call", "custom_tool_call", "local_shell_call":
@@ -288,14 +300,10 @@ func (f *file) turnEnd(p *payload, status string) {
 
 // flushTurn ends a turn without an end: the process died. Outside of
 // a turn nothing is open.
-//
-// The item that was written last may not have been sent any more: the program
-// writes before it sends. What it then writes for the model (the text again, the
-// output of the call) it writes after it has sent the item.
 func (f *file) flushTurn(outside bool) {
 	f.turn.calls = nil
-	if last := f.turn.newest; !outside && last != "" {
-		f.turn.parts = slices.DeleteFunc(f.turn.parts, func(t turnPart) bool { return t.item == last })
+	if !outside {
+		f.dropNewest()
 	}
 	f.close()
 	if !outside && f.turn.id != "" {
@@ -304,6 +312,14 @@ func (f *file) flushTurn(outside bool) {
 		}})
 	}
 	f.release()
+}
+
+// dropNewest leaves out the item that was written last, if it may not have been sent: the
+// turn was broken off then.
+func (f *file) dropNewest() {
+	if last := f.turn.newest; last != nil {
+		f.turn.parts = slices.DeleteFunc(f.turn.parts, func(t turnPart) bool { return t.item == last.ID })
+	}
 }
 
 // close puts the parts of the turn in order.

@@ -290,6 +290,9 @@ func (t *translator) idle() {
 	if end := t.Turn.End; end.Message != "" || end.Code != "" {
 		e.StopReason, e.Error = "error", &event.ErrorInfo{Message: end.Message, Code: end.Code}
 	}
+	for _, h := range t.Handed {
+		t.keepUntaken(h)
+	}
 	t.Turn, t.Handed = turn{}, nil
 	t.Emit(event.Main, e)
 }

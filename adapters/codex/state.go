@@ -82,6 +82,8 @@ type handed struct {
 	Turn string `json:"turn,omitempty"`
 	// Shown: it is in the conversation.
 	Shown bool `json:"shown,omitempty"`
+	// Block is what is shown of a prompt that the program has not taken.
+	Block *event.Block `json:"block,omitempty"`
 }
 
 // call is a request of the host.
@@ -89,10 +91,8 @@ type call struct {
 	Method string `json:"method"`
 	Prompt string `json:"prompt,omitempty"`
 	Model  string `json:"model,omitempty"`
-	// Steered: the prompt was for the turn that ran. Shown is the block that it has
-	// already.
-	Steered bool         `json:"steered,omitempty"`
-	Shown   *event.Block `json:"shown,omitempty"`
+	// Steered: the prompt was for the turn that ran.
+	Steered bool `json:"steered,omitempty"`
 }
 
 // ask is a request of the program.
