@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -28,24 +29,24 @@ func TestTranscriptsAreByteForByte(t *testing.T) {
 	require.NoError(t, say(t, h, "TOOL write: a.txt :: some text").Err())
 	require.NoError(t, say(t, h, "SUBAGENT TOOL bash: ls ANDTHEN SAY looked").Err())
 	var compared []string
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		compared = nil
 		infos, err := spaceOf(t).Archive.Transcripts(t.Context(), h.ID())
-		require.NoError(t, err)
+		require.NoError(c, err)
 		for _, info := range infos {
 			files, err := filepath.Glob(filepath.Join(w.dataDir, "sandboxes", h.ID()+"-*", "home", info.Path))
-			require.NoError(t, err)
-			require.Len(t, files, 1, info.Path)
+			require.NoError(c, err)
+			require.Len(c, files, 1, info.Path)
 			data, err := os.ReadFile(files[0])
-			require.NoError(t, err)
+			require.NoError(c, err)
 			if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != info.SHA256 {
 				return false
 			}
 			stored, err := spaceOf(t).Archive.ReadTranscript(t.Context(), h.ID(), info.ID)
-			require.NoError(t, err)
+			require.NoError(c, err)
 			bytes, err := io.ReadAll(stored)
-			require.NoError(t, err)
-			require.Equal(t, data, bytes)
+			require.NoError(c, err)
+			require.Equal(c, data, bytes)
 			compared = append(compared, info.ID)
 		}
 		return len(compared) >= 3

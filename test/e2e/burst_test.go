@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
@@ -69,9 +70,9 @@ const roomBytes = 30 << 20
 // TestFullHistoryIsRecorded covers that.
 func awaitRoom(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		d, err := spaceOf(t).Temporal.DescribeWorkflowExecution(ctx, id, "")
-		require.NoError(t, err)
+		require.NoError(c, err)
 		return d.GetWorkflowExecutionInfo().GetHistorySizeBytes() < roomBytes
 	}, patience, tick, "the worker takes what was sent")
 }

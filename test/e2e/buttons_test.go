@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -58,10 +59,10 @@ func requireDense(t *testing.T, h *session.Handle) []event.Event {
 // and no data about one.
 func requireNothingLeft(t *testing.T, w *worker, h *session.Handle) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		for _, pattern := range []string{"sandboxes/" + h.ID() + "-*", "bookmarks/" + h.ID() + "-*", "attempts/" + h.ID() + "-*"} {
 			found, err := filepath.Glob(filepath.Join(w.dataDir, pattern))
-			require.NoError(t, err)
+			require.NoError(c, err)
 			if len(found) > 0 {
 				return false
 			}
@@ -171,9 +172,9 @@ func TestButtonsTerminate(t *testing.T) {
 		require.NoError(t, say(t, h, "SAY at rest").Err())
 		awaitIdle(t, h)
 		require.NoError(t, h.Queue(ctx, session.Message{ID: "held-" + h.ID(), Text: "SAY held"}))
-		require.Eventually(t, func() bool {
+		eventually(t, func(c *assert.CollectT) bool {
 			s, err := h.Snapshot(ctx)
-			require.NoError(t, err)
+			require.NoError(c, err)
 			return len(s.Queued) == 1
 		}, patience, tick)
 		require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(ctx, h.ID(), "", "an operator"))

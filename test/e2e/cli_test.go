@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -266,9 +267,9 @@ func requireAgentsOfHosts(t *testing.T, w *worker) {
 	t.Helper()
 	nothingHere := []string{"PATH=/usr/bin:/bin"}
 	var s said
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		s = runProgram(t, "sojourn", "", nothingHere, "agents", "--json")
-		require.Zero(t, s.code, s.err)
+		require.Zero(c, s.code, s.err)
 		// As of a busy machine; it is asked again.
 		return !strings.Contains(s.out, "no answer within") && !strings.Contains(s.err, "it is not known which hosts have the agents")
 	}, patience, tick, "each program answers with its version")

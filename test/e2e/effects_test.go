@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/effects"
@@ -191,9 +192,9 @@ func (s halfDone) follows(ctx context.Context, t *testing.T) {
 
 // respond answers the permission request.
 func (s halfDone) respond(ctx context.Context, t *testing.T) {
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		i, err := s.h.Inspect(ctx)
-		require.NoError(t, err)
+		require.NoError(c, err)
 		return i.Status == session.StatusWaiting
 	}, 2*patience, tick, "a person is waited for")
 	s.l.until(t, 0, nth[event.PermissionRequested](1))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
 
@@ -603,13 +604,13 @@ func TestKillNoProgressOfDyingWorkers(t *testing.T) {
 	attempt := int32(0)
 	for life := 0; !failed(); life++ {
 		require.Less(t, life, lives, "the silence outlives every worker")
-		require.Eventually(t, func() bool {
+		eventually(t, func(c *assert.CollectT) bool {
 			a := pendingTurn(ctx, t, h.ID())
 			var beat struct{ Seconds int }
 			if a == nil || a.GetAttempt() <= attempt || a.GetLastStartedTime() == nil || !a.GetLastHeartbeatTime().AsTime().After(a.GetLastStartedTime().AsTime()) {
 				return failed()
 			}
-			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &beat))
+			require.NoError(c, converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &beat))
 			if beat.Seconds >= 2 {
 				attempt = a.GetAttempt()
 				return true

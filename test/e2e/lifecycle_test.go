@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -184,9 +185,9 @@ func TestR108BackgroundWorkIsNotCut(t *testing.T) {
 		job := "touch begun; until [ -e go ]; do sleep 0.1; done; touch made"
 		leave := "setsid sh -c '" + job + "' >/dev/null 2>&1 & until [ -e begun ]; do sleep 0.1; done; echo left"
 		require.NoError(t, say(t, h, "TOOL bash: "+leave+" THEN SAY left").Err())
-		require.Eventually(t, func() bool {
+		eventually(t, func(c *assert.CollectT) bool {
 			now, err := h.Inspect(testContext(t))
-			require.NoError(t, err)
+			require.NoError(c, err)
 			return slices.Contains(now.Background, "sh") || now.Sandbox == nil
 		}, patience, tick, "the idle timeout passes, and finds the command at work")
 		require.Empty(t, reasons(t, h))

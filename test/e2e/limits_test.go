@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -115,9 +116,9 @@ func TestLimitOfTurns(t *testing.T) {
 	waits, err := h.Send(ctx, session.Message{Text: "SAY one more"})
 	require.NoError(t, err)
 	var paused *session.Inspection
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		i, err := h.Inspect(ctx)
-		require.NoError(t, err)
+		require.NoError(c, err)
 		paused = &i
 		return i.Status == session.StatusPaused
 	}, patience, tick)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/archive"
@@ -64,10 +65,10 @@ func answered(t *testing.T, h *session.Handle) []string {
 func waitRecord(t *testing.T, id string) archive.ListData {
 	t.Helper()
 	var rec archive.ListData
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		var err error
 		rec, err = spaceOf(t).Archive.Session(testContext(t), id)
-		require.True(t, err == nil || errors.Is(err, archive.ErrNotFound), "%v", err)
+		require.True(c, err == nil || errors.Is(err, archive.ErrNotFound), "%v", err)
 		return err == nil
 	}, patience, tick)
 	return rec

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -27,9 +28,9 @@ func forward(t *testing.T, server string) (f *harness.Forwarder, through string)
 func behind(t *testing.T, h *session.Handle, want bool) {
 	t.Helper()
 	var said string
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		i, err := h.Inspect(testContext(t))
-		require.NoError(t, err)
+		require.NoError(c, err)
 		said = i.ArchiveBehind
 		return (said != "") == want && i.Phase == "idle"
 	}, patience, tick, "the archive is behind: %t", want)
@@ -86,9 +87,9 @@ func TestCloseWaitsForTheArchive(t *testing.T) {
 	defer cancel()
 	closed := make(chan error, 1)
 	go func() { closed <- h.Close(ctx) }()
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		d, err := spaceOf(t).Temporal.DescribeWorkflowExecution(ctx, h.ID(), "")
-		require.NoError(t, err)
+		require.NoError(c, err)
 		for _, a := range d.GetPendingActivities() {
 			if a.GetActivityType().GetName() == "EndSandbox" && a.GetAttempt() > 1 {
 				return true

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -26,10 +27,10 @@ func parked(t *testing.T, h *session.Handle, command string) (session.Receipt, s
 
 func awaitParked(t *testing.T, h *session.Handle, request string) (i session.Inspection) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		var err error
 		i, err = h.Inspect(testContext(t))
-		require.NoError(t, err)
+		require.NoError(c, err)
 		return i.Parked != nil && i.Sandbox == nil
 	}, patience, tick)
 	require.Equal(t, session.StatusWaiting, i.Status)
@@ -134,9 +135,8 @@ func TestR21AnsweredAfterWeeks(t *testing.T) {
 
 func inspection(t *testing.T, h *session.Handle) session.Inspection {
 	t.Helper()
-	i, err := h.Inspect(testContext(t))
-	require.NoError(t, err)
-	return i
+	ctx := testContext(t)
+	return answerOf(t, func() (session.Inspection, error) { return h.Inspect(ctx) })
 }
 
 // requestIsAbout reports whether a permission request is about something.

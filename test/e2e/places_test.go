@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -48,9 +49,9 @@ func TestR124BusyIsNotEvicted(t *testing.T) {
 	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	waits, err := h.Send(ctx, session.Message{Text: "SAY at last"})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		i, err := h.Inspect(ctx)
-		require.NoError(t, err)
+		require.NoError(c, err)
 		return i.Phase == "waiting for a sandbox" && strings.Contains(i.WaitsFor, "waiting for a free slot")
 	}, patience, tick, "the wait is reported")
 	require.Regexp(t, h.ID()+` .* running \(waiting for a free slot.*\) `, sojourn(t, "ls"))
@@ -82,9 +83,9 @@ func TestAMessageInterruptedEarlyIsKept(t *testing.T) {
 	running, gate := sendToGate(ctx, t, busy, "")
 	early, err := h.Send(ctx, session.Message{Text: "SAY never heard"})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		i, err := h.Inspect(ctx)
-		require.NoError(t, err)
+		require.NoError(c, err)
 		return i.Phase == "waiting for a sandbox"
 	}, patience, tick)
 	_, err = h.Interrupt(ctx, session.InterruptRequest{Reason: "too slow"})

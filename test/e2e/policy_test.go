@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -273,10 +274,10 @@ func TestIdleTimeoutKeepsTheSession(t *testing.T) {
 	require.NoError(t, say(t, h, "SAY remember the word medlar").Err())
 	heard := heardUntil(t, h, 0, nth[event.EETerminated](1))
 	require.Equal(t, "idle", last(payloads[event.EETerminated](heard)).Reason)
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		s, err := h.Snapshot(ctx)
-		require.NoError(t, err)
-		require.Equal(t, session.StatusIdle, s.Status)
+		require.NoError(c, err)
+		require.Equal(c, session.StatusIdle, s.Status)
 		return s.Sandbox == nil
 	}, patience, tick)
 	require.Empty(t, sandboxes(t, w))

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -46,9 +47,9 @@ func TestAHostIsPutToRest(t *testing.T) {
 	require.NoError(t, say(t, h, "SAY remember the word medlar").Err())
 	awaitIdle(t, h)
 	require.NoError(t, w.stop())
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		left, err := harness.Agents(dir)
-		require.NoError(t, err)
+		require.NoError(c, err)
 		return len(left) == 0
 	}, patience, tick, "no agent is left")
 	require.NotEmpty(t, sandboxes(t, w), "the sandbox stays")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -227,10 +228,10 @@ func TestR17SessionProperties(t *testing.T) {
 	h := open(t, session.Options{})
 	require.NoError(t, h.Queue(ctx, session.Message{ID: "m1", Text: "SAY later"}))
 	var s session.Snapshot
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		var err error
 		s, err = h.Snapshot(ctx)
-		require.NoError(t, err)
+		require.NoError(c, err)
 		return len(s.Queued) == 1
 	}, patience, tick)
 	require.Equal(t, h.ID(), s.SessionID)
@@ -347,9 +348,9 @@ func TestR22RenderRunsWithoutQueueing(t *testing.T) {
 	require.NoError(t, h.Queue(ctx, session.Message{Text: "SAY was queued"}))
 	title := "rendered"
 	reply := session.RenderReply{}
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		reply, err = h.Render(ctx, session.Configure{Title: &title})
-		require.NoError(t, err)
+		require.NoError(c, err)
 		return len(reply.Receipts) == 1
 	}, patience, tick)
 	res, err := h.Wait(ctx, reply.Receipts[0])
@@ -397,9 +398,9 @@ func TestR23QueueDoesNotRun(t *testing.T) {
 	h := open(t, session.Options{})
 	require.NoError(t, h.Queue(ctx, session.Message{ID: "q1", Text: "SAY first in line"}))
 	require.NoError(t, h.Queue(ctx, session.Message{ID: "q2", Text: "SAY second in line"}))
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		s, err := h.Snapshot(ctx)
-		require.NoError(t, err)
+		require.NoError(c, err)
 		return len(s.Queued) == 2 && s.Queued[0].ID == "q1"
 	}, patience, tick, "visible in queuedMessages")
 	require.Empty(t, sandboxes(t, w), "nothing ran")

@@ -15,6 +15,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -257,9 +258,9 @@ func (v *victim) judge(t *testing.T, beats []harness.Beat, runs int, table *tabw
 		v.requireFenced(t, h)
 	}
 	var left []harness.Seen
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		family, err := harness.Family(v.dataDir+"/", 0)
-		require.NoError(t, err)
+		require.NoError(c, err)
 		left = family
 		return len(left) == 0
 	}, patience, tick, "%s: left on the host that was lost: %v", v, left)

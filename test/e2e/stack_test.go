@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/test/harness"
@@ -22,6 +23,25 @@ const patience = harness.Patience
 
 // tick is the interval at which conditions are polled.
 const tick = 20 * time.Millisecond
+
+// eventually waits until is reports true. What it requires of c may fail until then: on a
+// busy machine a server answers late, or that it has no worker.
+func eventually(t testing.TB, is func(c *assert.CollectT) bool, within, every time.Duration, why ...any) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) { require.True(c, is(c), "not yet") }, within, every, why...)
+}
+
+// answerOf returns the answer to a question that changes nothing, so that it can be asked again.
+func answerOf[T any](t testing.TB, question func() (T, error)) (answer T) {
+	t.Helper()
+	eventually(t, func(c *assert.CollectT) bool {
+		var err error
+		answer, err = question()
+		require.NoError(c, err)
+		return true
+	}, patience, tick)
+	return answer
+}
 
 // stack is the set of servers that all tests of this package share.
 type stack struct {

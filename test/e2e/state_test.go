@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
@@ -205,14 +206,14 @@ func TestARollbackIsRefusedAtOnce(t *testing.T) {
 	require.Contains(t, s.err, "worker older-build can't run the session")
 	require.Contains(t, s.err, "[TMPRL1100]", "the SDK's code for a history that the code does not match")
 	startWorkerIn(t, w.dataDir)
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		// Temporal pauses before it offers the failed task again.
 		err := h.Close(ctx)
 		if unserved, ok := errors.AsType[*session.UnservedError](err); ok {
 			t.Log(unserved)
 			return false
 		}
-		require.NoError(t, err)
+		require.NoError(c, err)
 		return true
 	}, patience, tick)
 	requireParity(t, h.ID())

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -103,9 +104,7 @@ func requireUncounted(ctx context.Context, t *testing.T, agent string) {
 }
 
 func snapshotOf(ctx context.Context, t *testing.T, h *session.Handle) session.Snapshot {
-	s, err := h.Snapshot(ctx)
-	require.NoError(t, err)
-	return s
+	return answerOf(t, func() (session.Snapshot, error) { return h.Snapshot(ctx) })
 }
 
 // TestLimitOfModelCalls: a session that has used up its model calls pauses in its turn,
@@ -169,10 +168,10 @@ func TestR30Inspect(t *testing.T) {
 }
 
 func inspectUntil(ctx context.Context, t *testing.T, h *session.Handle, is func(session.Inspection) bool) (i session.Inspection) {
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		var err error
 		i, err = h.Inspect(ctx)
-		require.NoError(t, err)
+		require.NoError(c, err)
 		return is(i)
 	}, patience, tick)
 	return i

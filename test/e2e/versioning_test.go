@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
@@ -72,18 +73,18 @@ func upgradeInATurn(t *testing.T, versioning, inTurn string) {
 	startBuild(t, "b2", versioning)
 	makeCurrent(t, "b2")
 	other := open(t, session.Options{})
-	require.Eventually(t, func() bool {
-		require.NoError(t, say(t, other, "SAY hello").Err())
+	eventually(t, func(c *assert.CollectT) bool {
+		require.NoError(c, say(t, other, "SAY hello").Err())
 		build, _ := buildOf(t, other)
 		return build == "b2"
 	}, patience, tick, "a new session is on the new build, or moves to it")
 	second, err := h.Send(ctx, session.Message{Text: "RECALL"})
 	require.NoError(t, err)
 	var build, run string
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		title := "a step in the middle of the turn"
 		_, err := h.Configure(ctx, session.Configure{Title: &title})
-		require.NoError(t, err)
+		require.NoError(c, err)
 		build, run = buildOf(t, h)
 		return build == inTurn
 	}, patience, tick, "in the middle of the turn")
@@ -98,9 +99,9 @@ func upgradeInATurn(t *testing.T, versioning, inTurn string) {
 	require.Contains(t, res.Result.Response, "clementine")
 
 	turns := 3
-	require.Eventually(t, func() bool {
+	eventually(t, func(c *assert.CollectT) bool {
 		if build, run = buildOf(t, h); build != "b2" {
-			require.NoError(t, say(t, h, "SAY again").Err())
+			require.NoError(c, say(t, h, "SAY again").Err())
 			turns++
 		}
 		return build == "b2"
