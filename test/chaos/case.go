@@ -251,9 +251,6 @@ func (s *testCase) finish(ctx context.Context) {
 	s.transcripts(ctx, before)
 }
 
-// rules are known deviations of agents (docs/agents.md).
-var rules = map[string]parity.Rules{"codex": {CallsAtOnce: true}}
-
 // compare compares the live conversation with the restored one.
 func (s *testCase) compare(ctx context.Context) {
 	live, err := s.d.stack.Client.Show(ctx, s.id, session.FromStream)
@@ -265,7 +262,7 @@ func (s *testCase) compare(ctx context.Context) {
 	if !ok {
 		return
 	}
-	differences, err := parity.Compare(live.State, restored.State, rules[s.agent])
+	differences, err := parity.Compare(live.State, restored.State, parity.Of(s.agent))
 	if err != nil {
 		s.fault(Differs, "%v", err)
 	}

@@ -43,7 +43,7 @@ func archived(t *testing.T, h *session.Handle) bool {
 	require.NoError(t, err)
 	restored, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromArchive)
 	require.NoError(t, err)
-	return timeless(t, live.State) == timeless(t, restored.State)
+	return len(differences(t, live, restored)) == 0
 }
 
 // TestR114ArchiveAway: turns continue without the archive, the session reports that it

@@ -8,10 +8,24 @@ import (
 )
 
 // inStep puts calls that were in progress at the same time, one after the other with
-// nothing between, into one order on both sides.
+// nothing between, into one order on both sides, and results before the texts that began
+// while their calls ended.
 func inStep(live, restored []event.Block) (l, r []event.Block) {
+	live, restored = resultsFirst(live), resultsFirst(restored)
 	group := joined(live, atOnce(live), atOnce(restored))
 	return byGroup(live, group), byGroup(restored, group)
+}
+
+// resultsFirst moves each result before the agent's texts that are right before it.
+func resultsFirst(blocks []event.Block) []event.Block {
+	out := slices.Clone(blocks)
+	for i := 1; i < len(out); i++ {
+		said := func(b event.Block) bool { return b.Type == event.BlockAssistantText || b.Type == event.BlockThinking }
+		for at := i; at > 0 && out[at].Type == event.BlockToolResult && said(out[at-1]); at-- {
+			out[at-1], out[at] = out[at], out[at-1]
+		}
+	}
+	return out
 }
 
 // joined merges groups of the live side whose calls share a group on the restored side.

@@ -28,10 +28,15 @@ type Rules struct {
 	// missing live. Default: they must be there.
 	UnsentText bool
 	// CallsAtOnce: calls that were in progress at the same time, with nothing between
-	// them, may have another order on the other side. Default: the order must be the
-	// same.
+	// them, may have another order on the other side, and so may a call's result and a text
+	// right before or behind it. Default: the order must be the same.
 	CallsAtOnce bool
 }
+
+// Of returns the rules for the conversation of a session with an agent. Codex writes down
+// that a call has ended before it sends it, and sends that a text begins without writing
+// that down: under load the text overtakes the result, and only the other order is on disk.
+func Of(agent string) Rules { return Rules{CallsAtOnce: agent == "codex"} }
 
 // Difference is one place in which the two sides differ. Live or Restored is "" if that
 // side has nothing there.
