@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
@@ -54,8 +53,12 @@ func (m manifest) item(s stored) LoadedItem {
 	if s.Text != "" {
 		text = []byte(s.Text)
 	}
-	id, job, err := parse(m.Input.Job, text, s.Number)
-	out := LoadedItem{Number: s.Number, ID: id, Job: job}
+	var v Variant
+	if len(m.Input.Variants) > 0 {
+		v = m.Input.Variants[s.Variant]
+	}
+	id, job, err := parse(m.Input.Job, v, text, s.Number)
+	out := LoadedItem{Number: s.Number, ID: id, Variant: v.Name, Job: job}
 	if err != nil {
 		out.Invalid = err.Error()
 	}
@@ -73,7 +76,7 @@ func (a *Activities) SaveLine(ctx context.Context, in SaveLineInput) error {
 		if err != nil {
 			return err
 		}
-		in.Line.Number, in.Line.ID = item.Number, item.ID
+		in.Line.Number, in.Line.ID, in.Line.Variant = item.Number, item.ID, item.Variant
 	}
 	text, err := json.Marshal(in.Line)
 	if err != nil {
@@ -102,22 +105,30 @@ func (a *Activities) Report(ctx context.Context, in ReportInput) (Report, error)
 	if err != nil {
 		return Report{}, err
 	}
-	var times []int64
+	var all tally
+	byVariant := map[string]*tally{}
+	for _, v := range m.Input.Variants {
+		byVariant[v.Name] = &tally{VariantReport: VariantReport{Name: v.Name}}
+	}
 	for _, p := range m.Pages {
 		lines, err := join(ctx, o, p)
 		if err != nil {
 			return Report{}, fmt.Errorf("batch %s: join the results: %w", in.BatchID, err)
 		}
 		for _, l := range lines {
-			if l.Result != nil {
-				times = append(times, l.MS)
+			all.add(l)
+			if v := byVariant[l.Variant]; v != nil {
+				v.add(l)
 			}
 		}
 	}
-	slices.Sort(times)
+	total := all.report()
 	out := Report{
 		BatchID: in.BatchID, Totals: in.Totals, Items: m.Input.Items, MS: in.MS,
-		P50: quantile(times, 50), P90: quantile(times, 90), P99: quantile(times, 99), Max: quantile(times, 100),
+		P50: total.P50, P90: total.P90, P99: quantile(all.times, 99), Max: quantile(all.times, 100),
+	}
+	for _, v := range m.Input.Variants {
+		out.Variants = append(out.Variants, byVariant[v.Name].report())
 	}
 	text, err := json.MarshalIndent(out, "", "  ")
 	if err != nil {

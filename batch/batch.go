@@ -52,16 +52,19 @@ type Input struct {
 	// Job has what the items do not say themselves. {{NAME}} in its prompt is the item's
 	// variable.
 	Job jobs.Input `json:"job"`
+	// Variants are what each line's item is run with, one job for each: an evaluation of
+	// agents and models. Default: none, one job for each line.
+	Variants []Variant `json:"variants,omitempty"`
 	// Window is how many items are at work at a time. Default: DefaultWindow.
 	Window int `json:"window,omitempty"`
 	// Attempts is how often an item is tried in all, by the type of its failure (see
 	// package jobs); "*" is for all others. Default: DefaultAttempts, and once for an item
-	// that is invalid, or was cancelled or terminated.
+	// that is invalid, did not pass its check, or was cancelled or terminated.
 	Attempts map[string]int `json:"attempts,omitempty"`
 	// MaxCostUSD is the known cost at which no more items are started, until it is raised.
 	// Running items continue, so that it is passed by what these cost. Default: no limit.
 	MaxCostUSD float64 `json:"maxCostUSD,omitempty"`
-	// Items is their number, Digest that of their lines; Start sets both.
+	// Items is their number (for each line one of each variant), Digest that of their lines; Start sets both.
 	Items  int    `json:"items"`
 	Digest string `json:"digest,omitempty"`
 	// Carried is what a run leaves to the next one; not to be set by callers.
@@ -85,6 +88,9 @@ func (in Input) Validate() error {
 		if n := in.Attempts[typ]; n < 1 || n > MaxAttempts {
 			return session.Invalid("attempts."+typ, fmt.Sprintf("is %d", n), fmt.Sprintf("1 to %d", MaxAttempts))
 		}
+	}
+	if err := validateVariants(in.Variants); err != nil {
+		return err
 	}
 	if in.Items < 1 || in.Items > MaxItems {
 		return session.Invalid("items", fmt.Sprintf("are %d", in.Items), fmt.Sprintf("1 to %d", MaxItems))
@@ -112,8 +118,8 @@ func (in Input) attempts(typ string) int {
 		return n
 	}
 	switch typ {
-	case session.TypeInvalid, TypeCancelled, TypeEnded:
-		return 1
+	case session.TypeInvalid, TypeCancelled, TypeEnded, jobs.TypeCheckFailed:
+		return 1 // another attempt at a check would tell of luck
 	}
 	if n, ok := in.Attempts[Any]; ok {
 		return n
@@ -221,6 +227,8 @@ type Line struct {
 	Number int `json:"line"`
 	// ID is the item's own, or its line's number.
 	ID string `json:"id"`
+	// Variant is the name of the variant that the item was run with.
+	Variant string `json:"variant,omitempty"`
 	// Type and Message as in Outcome.
 	Type    string `json:"type,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -244,4 +252,6 @@ type Report struct {
 	P90 int64 `json:"p90Ms"`
 	P99 int64 `json:"p99Ms"`
 	Max int64 `json:"maxMs"`
+	// Variants has the same for each variant, in their order.
+	Variants []VariantReport `json:"variants,omitempty"`
 }

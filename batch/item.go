@@ -30,9 +30,10 @@ type ItemInput struct {
 
 // LoadedItem is an item as a job.
 type LoadedItem struct {
-	Number int        `json:"line"`
-	ID     string     `json:"id"`
-	Job    jobs.Input `json:"job"`
+	Number  int        `json:"line"`
+	ID      string     `json:"id"`
+	Variant string     `json:"variant,omitempty"`
+	Job     jobs.Input `json:"job"`
 	// Invalid is why the line is no item.
 	Invalid string `json:"invalid,omitempty"`
 }
@@ -63,7 +64,7 @@ func ItemWorkflow(ctx workflow.Context, in ItemInput) (Outcome, error) {
 	if err := workflow.ExecuteActivity(wctx, ActivityLoadItem, in).Get(wctx, &item); err != nil {
 		return Outcome{}, fmt.Errorf("batch %s: load item %d: %w", in.BatchID, in.Index, timeouts.Failure(err))
 	}
-	line := Line{Index: in.Index, Number: item.Number, ID: item.ID, Attempts: in.Attempt.Attempt}
+	line := Line{Index: in.Index, Number: item.Number, ID: item.ID, Variant: item.Variant, Attempts: in.Attempt.Attempt}
 	out := Outcome{Type: session.TypeInvalid, Message: item.Invalid, CostUSD: new(float64)} // nothing was asked
 	if item.Invalid == "" {
 		began := workflow.Now(ctx)

@@ -34,8 +34,8 @@ type Item struct {
 // variable is how a prompt names one.
 var variable = regexp.MustCompile(`\{\{\s*([A-Za-z0-9_.-]+)\s*\}\}`)
 
-// parse returns the job of a line, valid or with the reason why it is not.
-func parse(all jobs.Input, line []byte, number int) (id string, in jobs.Input, err error) {
+// parse returns the job of a line with a variant, valid or with the reason why it is not.
+func parse(all jobs.Input, v Variant, line []byte, number int) (id string, in jobs.Input, err error) {
 	item := Item{Input: all}
 	item.Options.Metadata = maps.Clone(all.Options.Metadata)
 	d := json.NewDecoder(bytes.NewReader(line))
@@ -47,6 +47,7 @@ func parse(all jobs.Input, line []byte, number int) (id string, in jobs.Input, e
 	if item.ID != "" {
 		id = item.ID
 	}
+	item.Input = v.over(item.Input)
 	if item.Prompt, err = fill(item.Prompt, item.Vars); err != nil {
 		return id, item.Input, fmt.Errorf("line %d: %w", number, err)
 	}
@@ -130,8 +131,10 @@ func (p page) load(ctx context.Context, from *archive.Objects) (all []stored, er
 
 // stored is a line of a page: an item with the number of its line.
 type stored struct {
-	Number int             `json:"n"`
-	Line   json.RawMessage `json:"l,omitempty"`
+	Number int `json:"n"`
+	// Variant is the index of the item's variant.
+	Variant int             `json:"v,omitempty"`
+	Line    json.RawMessage `json:"l,omitempty"`
 	// Text is a line that is no JSON.
 	Text string `json:"t,omitempty"`
 }
@@ -140,7 +143,7 @@ type stored struct {
 // and digest. Blank lines are left out. A line that is no item
 // is a failed item in the results.
 func upload(ctx context.Context, to *archive.Objects, in Input, items io.Reader) (Input, error) {
-	u := uploader{to: to, sum: sha256.New()}
+	u := uploader{to: to, sum: sha256.New(), each: max(len(in.Variants), 1)}
 	sc := bufio.NewScanner(items)
 	sc.Buffer(nil, maxLine)
 	number := 0
@@ -172,8 +175,10 @@ func upload(ctx context.Context, to *archive.Objects, in Input, items io.Reader)
 }
 
 type uploader struct {
-	to    *archive.Objects
-	sum   hash.Hash
+	to  *archive.Objects
+	sum hash.Hash
+	// each is the number of items of each line.
+	each  int
 	items int
 	pages []page
 	// text has the present page's lines, lines is their number.
@@ -181,22 +186,29 @@ type uploader struct {
 	lines int
 }
 
+// add adds the items of a line.
 func (u *uploader) add(ctx context.Context, number int, line []byte) error {
-	if u.lines == pageItems || u.lines > 0 && u.text.Len()+len(line) > pageBytes {
-		if err := u.flush(ctx); err != nil {
-			return err
-		}
-	}
 	s := stored{Number: number, Line: line}
 	if !json.Valid(line) {
 		s.Line, s.Text = nil, string(line)
 	}
-	if err := json.NewEncoder(&u.text).Encode(s); err != nil {
-		return fmt.Errorf("line %d: %w", number, err)
+	for s.Variant = range u.each {
+		if err := u.addItem(ctx, s, len(line)); err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
 	}
 	_, _ = u.sum.Write(append(line, '\n')) // a hash returns no error
-	u.lines++
 	return nil
+}
+
+func (u *uploader) addItem(ctx context.Context, s stored, size int) error {
+	if u.lines == pageItems || u.lines > 0 && u.text.Len()+size > pageBytes {
+		if err := u.flush(ctx); err != nil {
+			return err
+		}
+	}
+	u.lines++
+	return json.NewEncoder(&u.text).Encode(s)
 }
 
 func (u *uploader) flush(ctx context.Context) error {

@@ -22,7 +22,7 @@ func TestItemIsOverItsBatch(t *testing.T) {
 		Options: session.Options{Agent: "claude", Model: "big", Metadata: map[string]json.RawMessage{"team": json.RawMessage(`"a"`)}},
 		Prompt:  "Read {{file}} and {{ n }}", Artifacts: []string{"out.md"},
 	}
-	id, in, err := parse(all, []byte(`{"id": "x", "vars": {"file": "a.go", "n": 3}, "options": {"model": "small", "metadata": {"item": 1}}}`), 7)
+	id, in, err := parse(all, Variant{}, []byte(`{"id": "x", "vars": {"file": "a.go", "n": 3}, "options": {"model": "small", "metadata": {"item": 1}}}`), 7)
 	require.NoError(t, err)
 	require.Equal(t, "x", id)
 	require.Equal(t, "Read a.go and 3", in.Prompt)
@@ -41,7 +41,7 @@ func TestItemIsOverItsBatch(t *testing.T) {
 		`{"prompt":"x"} {"a":1}`:      "",
 		`{"prompt":"x","repairs":11}`: "line 7: repairs: is 11",
 	} {
-		id, _, err := parse(all, []byte(line), 7)
+		id, _, err := parse(all, Variant{}, []byte(line), 7)
 		require.Equal(t, "7", id)
 		if wants != "" {
 			require.ErrorContains(t, err, wants, line)
@@ -66,7 +66,7 @@ func FuzzParse(f *testing.F) {
 	}
 	all := jobs.Input{Options: session.Options{Agent: "claude"}, Prompt: "go on"}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		_, in, err := parse(all, line, 1)
+		_, in, err := parse(all, Variant{}, line, 1)
 		if err == nil {
 			require.NoError(t, in.Validate())
 		}

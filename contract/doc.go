@@ -18,6 +18,7 @@ const (
 	ActivityEndSandbox    = "EndSandbox"
 	ActivityDescribeHost  = "DescribeHost"
 	ActivityDrainHost     = "DrainHost"
+	ActivityCheck         = "Check"
 	// On any worker, for sessions whose workflow was ended from outside.
 	ActivityDescribeTerminated  = "DescribeTerminated"
 	ActivityRecordTermination   = "RecordTermination"

@@ -152,6 +152,6 @@ func (a *Activities) Artifacts(ctx context.Context, in ArtifactsInput) ([]Artifa
 // ByName returns the activities by the names under which they are registered: those of
 // session.TaskQueue, and those of session.WatchQueue.
 func (a *Activities) ByName() (light, watching map[string]any) {
-	return map[string]any{ActivityPutFiles: a.PutFiles, ActivityArtifacts: a.Artifacts},
+	return map[string]any{ActivityPutFiles: a.PutFiles, ActivityArtifacts: a.Artifacts, ActivitySandbox: a.Sandbox},
 		map[string]any{ActivityAwaitAnswer: a.AwaitAnswer}
 }

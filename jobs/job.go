@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -22,7 +23,11 @@ const Type = "AgentJob"
 const (
 	// TypeMismatch: the answer does not match the schema, after all repairs.
 	TypeMismatch = "SchemaMismatch"
-	// TypeInterrupted: somebody interrupted the agent.
+	// TypeCheckFailed: the check command has ended with another code than 0.
+	TypeCheckFailed = "CheckFailed"
+	// TypeUnchecked: the check command could not be run, since the sandbox was gone.
+	TypeUnchecked = "Unchecked"
+	// TypeInterrupted: the agent was interrupted.
 	TypeInterrupted = "Interrupted"
 	// TypeSessionEnded: the session was closed or terminated before it had answered.
 	TypeSessionEnded = "SessionEnded"
@@ -40,6 +45,9 @@ const (
 	MaxFileBytes = 1 << 20
 	// MaxSchemaBytes bounds the schema.
 	MaxSchemaBytes = 64 << 10
+	// DefaultCheckTimeout is how long the check command may take, MaxCheckTimeout bounds
+	// Input.CheckTimeoutMS.
+	DefaultCheckTimeout, MaxCheckTimeout = 10 * time.Minute, 24 * time.Hour
 )
 
 // Input is what a job has to do.
@@ -62,6 +70,12 @@ type Input struct {
 	// Artifacts are the files of the workspace that the result names: paths, or patterns as
 	// in path.Match, where ** stands for any number of folders. Default: none.
 	Artifacts []string `json:"artifacts,omitempty"`
+	// Check is a command for sh that runs in the workspace behind the answer, isolated like the
+	// agent, without input. If it ends with another code than 0 the job fails with
+	// TypeCheckFailed and the end of what it wrote. Default: the answer is not checked.
+	Check string `json:"check,omitempty"`
+	// CheckTimeoutMS is how long it may take, in milliseconds. Default: DefaultCheckTimeout.
+	CheckTimeoutMS int64 `json:"checkTimeoutMs,omitempty"`
 	// SessionID is the session's id. Default: one made of the workflow's.
 	SessionID string `json:"sessionId,omitempty"`
 }
@@ -126,6 +140,9 @@ func (in Input) Validate() error {
 	}
 	if in.Repairs > MaxRepairs {
 		return session.Invalid("repairs", fmt.Sprintf("is %d", in.Repairs), fmt.Sprintf("at most %d", MaxRepairs))
+	}
+	if in.CheckTimeoutMS < 0 || in.CheckTimeoutMS > MaxCheckTimeout.Milliseconds() {
+		return session.Invalid("checkTimeoutMs", fmt.Sprintf("is %d", in.CheckTimeoutMS), fmt.Sprintf("1 to %d", MaxCheckTimeout.Milliseconds()))
 	}
 	if err := in.validateSchema(); err != nil {
 		return err

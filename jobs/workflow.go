@@ -21,6 +21,7 @@ const (
 	// On any worker.
 	ActivityPutFiles  = "PutJobFiles"
 	ActivityArtifacts = "ListJobArtifacts"
+	ActivitySandbox   = "FindJobSandbox"
 	// On session.WatchQueue: it waits for as long as the agent works.
 	ActivityAwaitAnswer = "AwaitJobAnswer"
 )
@@ -98,6 +99,9 @@ func (j *job) run(ctx workflow.Context) error {
 	failed := child.GetChildWorkflowExecution().Get(ctx, nil)
 	if failed == nil {
 		failed = j.converse(ctx, child)
+	}
+	if failed == nil && j.in.Check != "" {
+		failed = j.check(ctx)
 	}
 	// The session ends whatever has happened: by this, or because the job was cancelled.
 	free, _ := workflow.NewDisconnectedContext(ctx)

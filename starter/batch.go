@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/batch"
-	"github.com/sojourn-run/sojourn/jobs"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
@@ -63,11 +62,11 @@ func (c *cli) batchCommand() *cobra.Command {
 // batchFlags are the flags of a batch beside those of its sessions.
 type batchFlags struct {
 	optionFlags
+	jobFlags
 
-	id, prompt, schema string
-	files, artifacts   []string
-	attempts           []string
-	repairs, window    int
+	id, prompt         string
+	variants, attempts []string
+	window             int
 	budget             float64
 	timeout            time.Duration
 	noWait             bool
@@ -81,14 +80,12 @@ func (c *cli) batchRunCommand() *cobra.Command {
 			return within(cmd.Context(), f.timeout, func(ctx context.Context) error { return c.runBatch(ctx, args[0], &f) })
 		},
 	}
-	f.register(c, cmd)
+	f.optionFlags.register(c, cmd)
 	fl := cmd.Flags()
+	f.jobFlags.register(fl)
 	fl.StringVar(&f.id, "id", "", "the batch's `ID`, the id of its workflow; the same one again, with the same items, waits for that batch (default: a new one)")
 	fl.StringVar(&f.prompt, "prompt", "", "ask `TEXT` of items that have no prompt; {{NAME}} is the item's variable")
-	fl.StringVar(&f.schema, "schema", "", "the answers have to match the JSON schema in `FILE`")
-	fl.IntVar(&f.repairs, "repairs", jobs.DefaultRepairs, "ask at most `N` times for another answer that matches")
-	fl.StringArrayVar(&f.files, "file", nil, "have `PATH[=NAME]`, a file of this machine, in each workspace (repeatable)")
-	fl.StringArrayVar(&f.artifacts, "artifact", nil, "name the files that match `PATTERN` in the results (repeatable)")
+	fl.StringArrayVar(&f.variants, "variant", nil, "run each item with `AGENT[=MODEL]`, for a table of what each passed and cost (repeatable)")
 	fl.IntVar(&f.window, "window", batch.DefaultWindow, "have at most `N` items at work at a time")
 	fl.StringArrayVar(&f.attempts, "attempts", nil, fmt.Sprintf("try an item `[TYPE=]N` times in all, by the type of its failure (repeatable; default %d)", batch.DefaultAttempts))
 	fl.Float64Var(&f.budget, "budget", 0, "start no more items when the batch has cost `USD` (default: no limit)")
@@ -98,11 +95,11 @@ func (c *cli) batchRunCommand() *cobra.Command {
 }
 
 func (c *cli) runBatch(ctx context.Context, file string, f *batchFlags) error {
-	job, err := c.jobInput(ctx, f.prompt, &runFlags{optionFlags: f.optionFlags, id: f.id, schema: f.schema, files: f.files, artifacts: f.artifacts, repairs: f.repairs})
+	job, err := c.jobInput(ctx, f.prompt, f.id, &f.optionFlags, &f.jobFlags)
 	if err != nil {
 		return err
 	}
-	in := batch.Input{Job: job, Window: f.window, MaxCostUSD: f.budget}
+	in := batch.Input{Job: job, Variants: variants(f.variants), Window: f.window, MaxCostUSD: f.budget}
 	if in.Attempts, err = attempts(f.attempts); err != nil {
 		return err
 	}
@@ -137,6 +134,16 @@ func (c *cli) runBatch(ctx context.Context, file string, f *batchFlags) error {
 		return writeLine(c.stdout, b.ID())
 	}
 	return c.awaitBatch(ctx, b)
+}
+
+// variants reads AGENT[=MODEL].
+func variants(given []string) []batch.Variant {
+	all := make([]batch.Variant, len(given))
+	for i, g := range given {
+		agent, model, _ := strings.Cut(g, "=")
+		all[i] = batch.Variant{Name: g, Agent: agent, Model: model}
+	}
+	return all
 }
 
 // attempts reads [TYPE=]N.
@@ -296,6 +303,22 @@ func (c *cli) printReport(r batch.Report) error {
 		r.BatchID, r.Items, r.Completed, r.Failed, ms(r.MS), ms(r.P50), ms(r.P90), ms(r.P99), ms(r.Max), batchCost(r.Totals))
 	for _, typ := range slices.Sorted(maps.Keys(r.ByType)) {
 		_, bad := fmt.Fprintf(w, "%s\t%d\n", typ, r.ByType[typ])
+		err = errors.Join(err, bad)
+	}
+	return errors.Join(err, w.Flush(), printVariants(c.stdout, r.Variants))
+}
+
+// printVariants prints the table of an evaluation.
+func printVariants(to io.Writer, all []batch.VariantReport) error {
+	if len(all) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	_, err := fmt.Fprintln(w, "\nvariant\tpassed\tcheck failed\tfailed otherwise\tmedian\tcost")
+	for _, v := range all {
+		n := v.Passed + v.CheckFailed + v.Failed
+		_, bad := fmt.Fprintf(w, "%s\t%d of %d, %.0f %%\t%d\t%d\t%s\t%s\n",
+			v.Name, v.Passed, n, 100*v.PassRate, v.CheckFailed, v.Failed, ms(v.P50), batchCost(batch.Totals{CostUSD: v.CostUSD, Unpriced: v.Unpriced}))
 		err = errors.Join(err, bad)
 	}
 	return errors.Join(err, w.Flush())

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sojourn-run/sojourn/jobs"
 	"github.com/sojourn-run/sojourn/session"
@@ -25,11 +26,28 @@ import (
 type runFlags struct {
 	optionFlags
 
-	id, schema, out  string
+	jobFlags
+
+	id, out string
+	timeout time.Duration
+	noWait  bool
+}
+
+// jobFlags are those that a job has also in a batch.
+type jobFlags struct {
+	schema, check    string
 	files, artifacts []string
 	repairs          int
-	timeout          time.Duration
-	noWait           bool
+	checkTimeout     time.Duration
+}
+
+func (f *jobFlags) register(fl *pflag.FlagSet) {
+	fl.StringVar(&f.schema, "schema", "", "the answer has to match the JSON schema in `FILE`")
+	fl.IntVar(&f.repairs, "repairs", jobs.DefaultRepairs, "ask at most `N` times for another answer that matches")
+	fl.StringArrayVar(&f.files, "file", nil, "have `PATH[=NAME]`, a file of this machine, in the workspace (repeatable)")
+	fl.StringArrayVar(&f.artifacts, "artifact", nil, "name the files that match `PATTERN` in the result, such as 'out/**/*.md' (repeatable)")
+	fl.StringVar(&f.check, "check", "", "run `COMMAND` in the workspace behind the answer; the job fails if it exits with another code than 0")
+	fl.DurationVar(&f.checkTimeout, "check-timeout", jobs.DefaultCheckTimeout, "end the check after `TIME`")
 }
 
 func (c *cli) runCommand() *cobra.Command {
@@ -46,13 +64,10 @@ that matches, and the agent is asked again if it does not. TEXT - is standard in
 			return within(cmd.Context(), f.timeout, func(ctx context.Context) error { return c.run(ctx, args[0], &f) })
 		},
 	}
-	f.register(c, cmd)
+	f.optionFlags.register(c, cmd)
 	fl := cmd.Flags()
+	f.jobFlags.register(fl)
 	fl.StringVar(&f.id, "id", "", "the job's `ID`, the id of its workflow (default: a new one)")
-	fl.StringVar(&f.schema, "schema", "", "the answer has to match the JSON schema in `FILE`")
-	fl.IntVar(&f.repairs, "repairs", jobs.DefaultRepairs, "ask at most `N` times for another answer that matches")
-	fl.StringArrayVar(&f.files, "file", nil, "have `PATH[=NAME]`, a file of this machine, in the workspace (repeatable)")
-	fl.StringArrayVar(&f.artifacts, "artifact", nil, "name the files that match `PATTERN` in the result, such as 'out/**/*.md' (repeatable)")
 	fl.StringVar(&f.out, "out", "", "write those files into the folder `DIR`")
 	fl.BoolVar(&f.noWait, "no-wait", false, "print the job's id and don't wait")
 	timeoutFlag(cmd, &f.timeout)
@@ -67,9 +82,12 @@ func (c *cli) run(ctx context.Context, text string, f *runFlags) error {
 		}
 		text = strings.TrimRight(string(data), "\r\n")
 	}
-	in, err := c.jobInput(ctx, text, f)
+	in, err := c.jobInput(ctx, text, f.id, &f.optionFlags, &f.jobFlags)
 	if err != nil {
 		return err
+	}
+	if f.out != "" && len(f.artifacts) == 0 {
+		in.Artifacts = []string{"**"}
 	}
 	if err := in.Validate(); err != nil {
 		return err
@@ -142,17 +160,17 @@ func jobFailed(err error) error {
 }
 
 // jobInput returns the input of a job, not validated.
-func (c *cli) jobInput(ctx context.Context, text string, f *runFlags) (jobs.Input, error) {
-	o, err := c.options(ctx, f.id, &f.optionFlags)
+func (c *cli) jobInput(ctx context.Context, text, id string, of *optionFlags, f *jobFlags) (jobs.Input, error) {
+	o, err := c.options(ctx, id, of)
 	if err != nil {
 		return jobs.Input{}, err
 	}
-	in := jobs.Input{Options: o, Prompt: text, Artifacts: f.artifacts, Repairs: f.repairs}
+	in := jobs.Input{Options: o, Prompt: text, Artifacts: f.artifacts, Repairs: f.repairs, Check: f.check}
+	if f.check != "" {
+		in.CheckTimeoutMS = f.checkTimeout.Milliseconds()
+	}
 	if f.repairs == 0 {
 		in.Repairs = -1
-	}
-	if f.out != "" && len(f.artifacts) == 0 {
-		in.Artifacts = []string{"**"}
 	}
 	if f.schema != "" {
 		if in.Schema, err = os.ReadFile(f.schema); err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
 
-	"github.com/sojourn-run/sojourn/jobs"
 	"github.com/sojourn-run/sojourn/schedules"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
@@ -62,11 +61,10 @@ func (c *cli) onSchedule(ctx context.Context, id, done string, do func(context.C
 // scheduleFlags are the flags of a schedule beside those of its sessions.
 type scheduleFlags struct {
 	optionFlags
+	jobFlags
 	schedules.Spec
 
-	session, schema  string
-	files, artifacts []string
-	repairs          int
+	session string
 }
 
 func (c *cli) scheduleCreateCommand() *cobra.Command {
@@ -77,8 +75,9 @@ func (c *cli) scheduleCreateCommand() *cobra.Command {
 			return c.createSchedule(cmd.Context(), args[0], args[1], &f)
 		},
 	}
-	f.register(c, cmd)
+	f.optionFlags.register(c, cmd)
 	fl := cmd.Flags()
+	f.jobFlags.register(fl)
 	fl.StringArrayVar(&f.Cron, "cron", nil, "start at the times of `EXPRESSION`, with five fields (repeatable)")
 	fl.DurationVar(&f.Every, "every", 0, "start each `TIME`, such as 24h")
 	fl.StringVar(&f.Zone, "zone", "", "the time `ZONE` of --cron, such as Europe/Berlin (default UTC)")
@@ -87,22 +86,18 @@ func (c *cli) scheduleCreateCommand() *cobra.Command {
 	fl.DurationVar(&f.CatchUp, "catch-up", 0, "start one that was missed at most `TIME` late (default: Temporal's, a year)")
 	fl.BoolVar(&f.PauseOnFailure, "pause-on-failure", false, "pause the schedule when one fails")
 	fl.StringVar(&f.session, "session", "", "send TEXT to the session `ID` each time; it is made, or reopened, where there is none")
-	fl.StringVar(&f.schema, "schema", "", "the answers of jobs have to match the JSON schema in `FILE`")
-	fl.IntVar(&f.repairs, "repairs", jobs.DefaultRepairs, "ask at most `N` times for another answer that matches")
-	fl.StringArrayVar(&f.files, "file", nil, "have `PATH[=NAME]`, a file of this machine, in each workspace (repeatable)")
-	fl.StringArrayVar(&f.artifacts, "artifact", nil, "name the files that match `PATTERN` in the results (repeatable)")
 	return cmd
 }
 
 func (c *cli) createSchedule(ctx context.Context, id, text string, f *scheduleFlags) error {
-	job, err := c.jobInput(ctx, text, &runFlags{optionFlags: f.optionFlags, schema: f.schema, files: f.files, artifacts: f.artifacts, repairs: f.repairs})
+	job, err := c.jobInput(ctx, text, "", &f.optionFlags, &f.jobFlags)
 	if err != nil {
 		return err
 	}
 	f.Job = &job
 	if f.session != "" {
-		if f.schema != "" || len(f.files) > 0 || len(f.artifacts) > 0 {
-			return usage("leave them out, or --session", "--schema, --file and --artifact are of jobs, and --session has none")
+		if f.schema != "" || f.check != "" || len(f.files) > 0 || len(f.artifacts) > 0 {
+			return usage("leave them out, or --session", "--schema, --check, --file and --artifact are of jobs, and --session has none")
 		}
 		f.Job, f.Message = nil, &schedules.Message{SessionID: f.session, Options: job.Options, Prompt: text}
 	}

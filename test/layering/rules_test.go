@@ -144,7 +144,7 @@ func rules() []rule {
 		{
 			name:    "a job uses a session as anybody does",
 			about:   under("jobs"),
-			forbids: allOursBut("jobs", "session", "event", "archive", "workspace", "adapters", "workflows/timeouts", "internal/heartbeat"),
+			forbids: allOursBut("jobs", "session", "event", "archive", "workspace", "adapters", "contract", "workflows/timeouts", "internal/heartbeat"),
 			why:     "what a job does is possible for every program: it has no way into a turn",
 		},
 		{

@@ -89,6 +89,18 @@ func End(host string) workflow.ActivityOptions {
 	}
 }
 
+// Check: a command in a sandbox ends by itself in the time that it has. It runs again on the
+// same host when the worker died; without the host there is no sandbox.
+func Check(host string, takes time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue:              session.ControlQueue(host),
+		ScheduleToStartTimeout: 45 * time.Second,
+		StartToCloseTimeout:    takes + time.Minute,
+		HeartbeatTimeout:       10 * time.Second,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 3},
+	}
+}
+
 // Watch: a child may live for months, so only the heartbeat detects that no worker waits
 // for its end: 45 s, at a heartbeat every 15 s.
 var Watch = workflow.ActivityOptions{
