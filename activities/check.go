@@ -38,6 +38,9 @@ func (h *Host) check(ctx context.Context, in contract.CheckInput) (contract.Chec
 	exit, ended := errors.AsType[*runner.ExitError](err)
 	switch {
 	case ended:
+		if _, err := h.o.Provider.Open(ctx, in.Sandbox.ID); err != nil {
+			return contract.CheckOutput{}, err // it was ended with its sandbox
+		}
 		return contract.CheckOutput{Code: exit.Code, Output: exit.Stderr}, nil
 	case err != nil && timed.Err() != nil && ctx.Err() == nil:
 		return contract.CheckOutput{Code: contract.CheckTimedOut, Output: fmt.Sprintf("it did not end within %s", bound)}, nil

@@ -102,7 +102,9 @@ session, which is asked to close.
 | --- | --- |
 | ` + "`" + session.TypeInvalid + "`" + ` | the input: the message names the field, and what it may be |
 | ` + "`" + jobs.TypeMismatch + "`" + ` | the answer does not match the schema, after all repairs; ` + "`mismatch`" + ` is the first difference |
-| ` + "`" + jobs.TypeInterrupted + "`" + ` | somebody interrupted the agent |
+| ` + "`" + jobs.TypeCheckFailed + "`" + ` | the check ended with another code than 0; the message has the end of what it wrote |
+| ` + "`" + jobs.TypeUnchecked + "`" + ` | the check could not be run: the sandbox was gone |
+| ` + "`" + jobs.TypeInterrupted + "`" + ` | the agent was interrupted |
 | ` + "`" + jobs.TypeSessionEnded + "`" + ` | the session was closed or terminated before it had answered |
 | others | the code of the turn's failure: ` + "`" + session.TypeAgentFailed + "`, `" + session.TypeNoProgress + "`, `" + session.TypeLimit + "`, `" + session.TypeMaxTicks + "`" + `, or the agent's own |
 
@@ -114,7 +116,8 @@ storage ([operations](operations.md)); the Go client and ` + "`sojourn run`" + `
 ## Batches and schedules
 
 A batch is the workflow ` + "`" + batch.Type + "`" + ` ([BatchInput](#batchinput) in, [Report](#report) out). Its items are [lines](#item) in the archive, which ` + "`sojourn batch`" + ` and the package batch write, so it is started by one of these; any client may send it the signals ` + "`pause` and `resume`" + `, the update
-` + "`configure`" + ` ([Change](#change) in, [Progress](#progress) out) and the query ` + "`progress`" + `. Each item has a [Line](#line) in the results.
+` + "`configure`" + ` ([Change](#change) in, [Progress](#progress) out) and the query ` + "`progress`" + `. Each item has a [Line](#line) in the results. With ` + "`variants`" + ` ([Variant](#variant)) each line is
+an item of each of them, and the report has a [VariantReport](#variantreport) for each: with a ` + "`check`" + ` in the job, or in the lines, that is an evaluation of agents and models.
 
 A Temporal Schedule starts ` + "`" + jobs.Type + "`" + ` with an Input, or ` + "`" + schedules.MessageType + "`" + ` with a [Message](#message), which has one session take a message each time; ` + "`sojourn schedule`" + ` writes such schedules.
 
