@@ -102,12 +102,12 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	turning := base
 	turning.DisableWorkflowWorker, turning.MaxConcurrentActivityExecutionSize = true, h.Slots.Capacity()
 	turns := worker.New(c, session.HostQueue(hostID), turning)
-	register(turns, map[string]any{contract.ActivityRunTurn: h.RunTurn})
+	register(turns, map[string]any{contract.ActivityRunTurn: h.RunTurn, contract.ActivityCheck: h.Check})
 
 	controlling := base
 	controlling.DisableWorkflowWorker, controlling.MaxConcurrentActivityExecutionSize = true, 64
 	control := worker.New(c, session.ControlQueue(hostID), controlling)
-	register(control, map[string]any{contract.ActivitySendControl: h.SendControl, contract.ActivityEndSandbox: h.EndSandbox, contract.ActivityDescribeHost: h.DescribeHost, contract.ActivityDrainHost: h.DrainHost, contract.ActivityCheck: h.Check})
+	register(control, map[string]any{contract.ActivitySendControl: h.SendControl, contract.ActivityEndSandbox: h.EndSandbox, contract.ActivityDescribeHost: h.DescribeHost, contract.ActivityDrainHost: h.DrainHost})
 
 	for _, w := range []worker.Worker{turns, control, create, watch, shared} {
 		if err := w.Start(); err != nil {

@@ -89,11 +89,12 @@ func End(host string) workflow.ActivityOptions {
 	}
 }
 
-// Check: a command in a sandbox ends by itself in the time that it has. It runs again on the
-// same host when the worker died; without the host there is no sandbox.
+// Check: a command in a sandbox ends in the time that it has. It takes the place of a turn, of
+// which its session has none meanwhile, and runs again on the same host when the worker died;
+// without the host there is no sandbox.
 func Check(host string, takes time.Duration) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
-		TaskQueue:              session.ControlQueue(host),
+		TaskQueue:              session.HostQueue(host),
 		ScheduleToStartTimeout: 45 * time.Second,
 		StartToCloseTimeout:    takes + time.Minute,
 		HeartbeatTimeout:       10 * time.Second,
