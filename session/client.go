@@ -324,6 +324,13 @@ func isAway(err error) bool {
 	return errors.As(err, &away)
 }
 
+// isUnpolled reports whether Temporal has seen no worker ask for tasks for a while, and so
+// does not wait for one to answer a query.
+func isUnpolled(err error) bool {
+	var unpolled *serviceerror.FailedPrecondition
+	return errors.As(err, &unpolled)
+}
+
 // unavailable distinguishes "can't be reached" from other failures of Temporal.
 func (c *Client) unavailable(op string, err error) error {
 	if isAway(err) || isLate(err) {

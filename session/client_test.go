@@ -327,6 +327,18 @@ func TestSpawnOfAnUnknownAgent(t *testing.T) {
 	require.Empty(t, f.updates)
 }
 
+// Temporal refuses a query at once when it has seen no worker for a while.
+func TestQueryWithoutAPoller(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	f.query = serviceerror.NewFailedPrecondition("no poller seen for task queue recently, worker may be down")
+	h, err := newClient(t, f).Get(t.Context(), "s1")
+	require.NoError(t, err)
+	_, err = h.Inspect(t.Context())
+	require.ErrorIs(t, err, ErrNoWorker)
+	require.NotContains(t, err.Error(), "poller")
+}
+
 // A query that was not answered in time is repeated, as long as its caller has time.
 func TestLateQueryIsAskedAgain(t *testing.T) {
 	t.Parallel()

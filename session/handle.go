@@ -312,7 +312,10 @@ func (h *Handle) query(ctx context.Context, name string, out any, args ...any) e
 // noWorker reports whether a query failed because no worker answered it: Temporal itself
 // does.
 func (h *Handle) noWorker(ctx context.Context, err error) bool {
-	if !isLate(err) && !isAway(err) {
+	switch {
+	case isUnpolled(err):
+		return true
+	case !isLate(err) && !isAway(err):
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), temporalPatience)
