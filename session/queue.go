@@ -83,6 +83,12 @@ func (q Queue) CancelNext(reason string) bool {
 	return at >= 0
 }
 
+// NextIsCancelled reports whether the message that runs next needs no agent.
+func (q Queue) NextIsCancelled() bool {
+	at := q.Next()
+	return at >= 0 && q[at].Cancelled != ""
+}
+
 // Take returns a queued message and the queue without it.
 func (q Queue) Take(place int) (Queued, Queue) {
 	return q[place], slices.Delete(slices.Clone(q), place, place+1)

@@ -95,11 +95,18 @@ func (c *cli) batchRunCommand() *cobra.Command {
 }
 
 func (c *cli) runBatch(ctx context.Context, file string, f *batchFlags) error {
+	variants, err := c.variants(f.variants)
+	if err != nil {
+		return err
+	}
+	if len(variants) > 0 && f.agent == "" {
+		f.agent = variants[0].Agent // each variant has its own
+	}
 	job, err := c.jobInput(ctx, f.prompt, f.id, &f.optionFlags, &f.jobFlags)
 	if err != nil {
 		return err
 	}
-	in := batch.Input{Job: job, Variants: variants(f.variants), Window: f.window, MaxCostUSD: f.budget}
+	in := batch.Input{Job: job, Variants: variants, Window: f.window, MaxCostUSD: f.budget}
 	if in.Attempts, err = attempts(f.attempts); err != nil {
 		return err
 	}
@@ -137,13 +144,16 @@ func (c *cli) runBatch(ctx context.Context, file string, f *batchFlags) error {
 }
 
 // variants reads AGENT[=MODEL].
-func variants(given []string) []batch.Variant {
+func (c *cli) variants(given []string) ([]batch.Variant, error) {
 	all := make([]batch.Variant, len(given))
 	for i, g := range given {
 		agent, model, _ := strings.Cut(g, "=")
+		if _, err := c.agent(agent); err != nil {
+			return nil, usage("--variant wants AGENT or AGENT=MODEL, such as claude=opus, with one of "+c.agentNames(), "--variant: %q names no agent", g)
+		}
 		all[i] = batch.Variant{Name: g, Agent: agent, Model: model}
 	}
-	return all
+	return all, nil
 }
 
 // attempts reads [TYPE=]N.

@@ -100,8 +100,8 @@ func (r *run) interrupt(reason string) bool {
 		r.interruptChild(c.SessionID)
 	}
 	if r.cur == nil {
-		// A child's first work counts as running even before its turn starts.
-		return r.in.Parent != nil && r.st.Turns == 0 && r.st.Queue.CancelNext(reason)
+		// A child's work counts as running before its turn starts, and while a limit holds it.
+		return r.in.Parent != nil && (r.st.Turns == 0 || r.pausedBy() != "") && r.st.Queue.CancelNext(reason)
 	}
 	if !r.cur.interrupted {
 		r.cur.interrupted, r.cur.reason = true, reason

@@ -22,7 +22,7 @@ func (r *run) limit() string { return r.st.Limits.Reached(r.used()) }
 
 // pausedBy returns the limit that keeps a message from running; "" for none.
 func (r *run) pausedBy() string {
-	if r.cur != nil || !r.due() {
+	if r.cur != nil || !r.due() || r.runnable() {
 		return ""
 	}
 	return r.limit()

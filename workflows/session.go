@@ -246,7 +246,7 @@ func (r *run) hasWork() bool {
 }
 
 func (r *run) runnable() bool {
-	return r.due() && r.limit() == ""
+	return r.due() && (r.limit() == "" || r.st.Queue.NextIsCancelled())
 }
 
 // due reports whether a queued message is ready to run.

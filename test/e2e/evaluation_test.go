@@ -49,5 +49,9 @@ func TestEvaluation(t *testing.T) {
 	require.Len(t, said, 6)
 	require.Equal(t, ": ", said["codex=gpt-6.1-sol right"])
 	require.Contains(t, said["claude slow"], "code 124: it did not end within 200ms")
-	require.Contains(t, sojourn(t, "batch", "wait", report.BatchID, "--timeout", "1m"), "1 of 3, 33 %")
+	printed := runProgram(t, "sojourn", "", nil, "batch", "wait", report.BatchID, "--timeout", "1m")
+	require.Contains(t, printed.out, "1 of 3, 33 %")
+	none := runProgram(t, "sojourn", "", nil, "batch", "run", file, "--variant", "nobody=gpt")
+	require.Equal(t, 2, none.code)
+	require.Contains(t, none.err, `--variant: "nobody=gpt" names no agent`)
 }

@@ -55,8 +55,8 @@ func childStates() map[string]childState {
 }
 
 // TestPropagation: whatever a child and a grandchild are at, interrupting the top of the tree
-// ends both, and so do closing and terminating it. Nothing of them is left on the host, and
-// nobody is asked for anything any more.
+// ends both, and so do closing and terminating it. Nothing of them is left on the host, and no
+// request of theirs is open.
 func TestPropagation(t *testing.T) {
 	skip.InShort(t, "in every state; TestR41AbortPropagation and TestR42ClosePropagation have a call in a tool")
 	inOwnNamespace(t)
@@ -78,14 +78,16 @@ func TestPropagation(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 				defer cancel()
 				top := open(t, session.Options{Agent: "codex"})
-				tree := []*session.Handle{top}
-				for len(tree) < 3 {
-					tree = append(tree, spawnIn(ctx, t, tree[len(tree)-1], state))
-				}
+				// A session that has used up its limit spawns none: what is at the state are
+				// leaves, one at each level.
+				branch, _ := spawnGated(t, top)
+				tree := []*session.Handle{top, branch, spawnIn(ctx, t, top, state), spawnIn(ctx, t, branch, state)}
 				end(ctx, t, top)
 				for _, h := range tree[1:] {
-					eventually(t, func(*assert.CollectT) bool { return inspection(t, h).Status == session.StatusClosed }, patience, tick)
-					require.Empty(t, inspection(t, h).Pending)
+					heardUntil(t, h, 0, nth[event.SessionClosed](1))
+					i := inspection(t, h)
+					require.Equal(t, session.StatusClosed, i.Status)
+					require.Empty(t, i.Pending)
 					requireNothingLeft(t, w, h)
 				}
 				if way == "interrupted" {
