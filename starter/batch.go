@@ -82,7 +82,7 @@ func (c *cli) batchRunCommand() *cobra.Command {
 	}
 	f.optionFlags.register(c, cmd)
 	fl := cmd.Flags()
-	f.jobFlags.register(fl)
+	f.jobFlags.register(cmd)
 	fl.StringVar(&f.id, "id", "", "the batch's `ID`, the id of its workflow; the same one again, with the same items, waits for that batch (default: a new one)")
 	fl.StringVar(&f.prompt, "prompt", "", "ask `TEXT` of items that have no prompt; {{NAME}} is the item's variable")
 	fl.StringArrayVar(&f.variants, "variant", nil, "run each item with `AGENT[=MODEL]`, for a table of what each passed and cost (repeatable)")

@@ -15,7 +15,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sojourn-run/sojourn/jobs"
 	"github.com/sojourn-run/sojourn/session"
@@ -41,7 +40,8 @@ type jobFlags struct {
 	checkTimeout     time.Duration
 }
 
-func (f *jobFlags) register(fl *pflag.FlagSet) {
+func (f *jobFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
 	fl.StringVar(&f.schema, "schema", "", "the answer has to match the JSON schema in `FILE`")
 	fl.IntVar(&f.repairs, "repairs", jobs.DefaultRepairs, "ask at most `N` times for another answer that matches")
 	fl.StringArrayVar(&f.files, "file", nil, "have `PATH[=NAME]`, a file of this machine, in the workspace (repeatable)")
@@ -66,7 +66,7 @@ that matches, and the agent is asked again if it does not. TEXT - is standard in
 	}
 	f.optionFlags.register(c, cmd)
 	fl := cmd.Flags()
-	f.jobFlags.register(fl)
+	f.jobFlags.register(cmd)
 	fl.StringVar(&f.id, "id", "", "the job's `ID`, the id of its workflow (default: a new one)")
 	fl.StringVar(&f.out, "out", "", "write those files into the folder `DIR`")
 	fl.BoolVar(&f.noWait, "no-wait", false, "print the job's id and don't wait")

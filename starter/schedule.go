@@ -77,7 +77,7 @@ func (c *cli) scheduleCreateCommand() *cobra.Command {
 	}
 	f.optionFlags.register(c, cmd)
 	fl := cmd.Flags()
-	f.jobFlags.register(fl)
+	f.jobFlags.register(cmd)
 	fl.StringArrayVar(&f.Cron, "cron", nil, "start at the times of `EXPRESSION`, with five fields (repeatable)")
 	fl.DurationVar(&f.Every, "every", 0, "start each `TIME`, such as 24h")
 	fl.StringVar(&f.Zone, "zone", "", "the time `ZONE` of --cron, such as Europe/Berlin (default UTC)")
