@@ -19,7 +19,7 @@ const threeTools = "TOOL bash: echo one THEN TOOL bash: echo two THEN TOOL bash:
 
 // TestInterruptAtAnyMoment: turns are interrupted behind an event that is chosen at random,
 // while tools begin and end and texts come. The archive has the conversation that was seen,
-// and the session goes on.
+// and the session continues.
 func TestInterruptAtAnyMoment(t *testing.T) {
 	skip.InShort(t, "TestSteeredAndInterrupted interrupts each agent in a text and in a tool")
 	onSharedHost(t)

@@ -269,7 +269,7 @@ func requireAgentsOfHosts(t *testing.T, w *worker) {
 	var s said
 	eventually(t, func(c *assert.CollectT) bool {
 		s = runProgram(t, "sojourn", "", nothingHere, "agents", "--json")
-		require.Zero(c, s.code, s.err)
+		require.Zero(t, s.code, s.err)
 		// As of a busy machine; it is asked again.
 		return !strings.Contains(s.out, "no answer within") && !strings.Contains(s.err, "it is not known which hosts have the agents")
 	}, patience, tick, "each program answers with its version")

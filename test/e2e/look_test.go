@@ -68,7 +68,7 @@ func waitRecord(t *testing.T, id string) archive.ListData {
 	eventually(t, func(c *assert.CollectT) bool {
 		var err error
 		rec, err = spaceOf(t).Archive.Session(testContext(t), id)
-		require.True(c, err == nil || errors.Is(err, archive.ErrNotFound), "%v", err)
+		require.True(t, err == nil || errors.Is(err, archive.ErrNotFound), "%v", err)
 		return err == nil
 	}, patience, tick)
 	return rec

@@ -277,7 +277,7 @@ func TestIdleTimeoutKeepsTheSession(t *testing.T) {
 	eventually(t, func(c *assert.CollectT) bool {
 		s, err := h.Snapshot(ctx)
 		require.NoError(c, err)
-		require.Equal(c, session.StatusIdle, s.Status)
+		require.Equal(t, session.StatusIdle, s.Status)
 		return s.Sandbox == nil
 	}, patience, tick)
 	require.Empty(t, sandboxes(t, w))
