@@ -88,11 +88,11 @@ func TestToolCallsOfAnAgent(t *testing.T) {
 
 		second := b.dial()
 		require.Equal(t, call, nextCall(t, second), "the call without a result")
+		request(t, second, "tools/call", 4, `{"name":"wait_agent","arguments":{"agent_ids":["a"]}}`)
 		require.NoError(t, second.ReturnTool(t.Context(), call.ID, runner.ToolResult{Text: "the other agent's words"}))
+		require.Equal(t, agenttools.WaitAgent, nextCall(t, second).Name, "the call with a result does not wait, also if the agent has not read it")
 		require.Contains(t, answerTo(t, second, 3), "the other agent's words")
 
-		request(t, second, "tools/call", 4, `{"name":"wait_agent","arguments":{"agent_ids":["a"]}}`)
-		require.Equal(t, agenttools.WaitAgent, nextCall(t, second).Name)
 		request(t, second, "notifications/cancelled", 0, `{"requestId":4}`)
 		request(t, second, "tools/call", 5, `{"name":"list_agents","arguments":{}}`)
 		require.Eventually(t, func() bool { return nextCall(t, second).Name == agenttools.ListAgents }, time.Minute, 10*time.Millisecond)

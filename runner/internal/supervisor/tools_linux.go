@@ -165,18 +165,18 @@ func (t *tools) calls() ([]runner.ToolCall, <-chan struct{}) {
 	return all, t.changed
 }
 
-// settle returns a result to the process that waits for it, if it still does.
+// settle returns a result to the process that waits for it, if it still does. The call no
+// longer waits from here on, whenever that process has read its result: a client that
+// attaches then is not sent it again.
 func (t *tools) settle(id string, r runner.ToolResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range t.waiting {
-		if c.ID == id {
-			select {
-			case c.result <- r:
-			default: // it has one
-			}
-		}
+	i := slices.IndexFunc(t.waiting, func(c *toolCall) bool { return c.ID == id })
+	if i < 0 {
+		return
 	}
+	t.waiting[i].result <- r // has room for the one result
+	t.waiting = slices.Delete(t.waiting, i, i+1)
 }
 
 var errNoTools = errors.New("this agent has no tools of Sojourn's")
