@@ -172,14 +172,17 @@ func (a *Archive) Events(ctx context.Context, session string, parse func([]adapt
 // An entry may be a call of which the agent had sent no end when its turn ended. What the
 // agent wrote about that call's end all the same, in the same moment, is left out.
 //
+// An entry may be the place of one of the agent's blocks. What the agent wrote about that
+// block before its anchor waits for it; until the agent is idle at the latest.
+//
 // Entries whose anchor never appears are at the end, each conversation's in
 // order, followed by one error per anchor that wraps [ErrAnchorLost]. Errors of
-// native pass through. Memory is that of own.
+// native pass through. Memory is that of own, and of what waits for its place.
 func Merge(native iter.Seq2[event.Event, error], own []ServerEntry) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		m := merger{
 			yield: yield, begun: map[string]bool{}, names: map[string]string{}, waiting: map[Anchor][]int{},
-			lost: map[Anchor]int{}, calls: map[Anchor]bool{}, own: own, placed: make([]bool, len(own)),
+			lost: map[Anchor]int{}, calls: map[Anchor]bool{}, own: own, placed: make([]bool, len(own)), early: newEarly(),
 		}
 		for i, e := range own {
 			at := e.anchor()
@@ -189,6 +192,7 @@ func Merge(native iter.Seq2[event.Event, error], own []ServerEntry) iter.Seq2[ev
 			} else if e.call() {
 				m.calls[block] = true
 			}
+			m.early.expect(e, i)
 		}
 		for ev, err := range native {
 			if err != nil {
@@ -197,11 +201,13 @@ func Merge(native iter.Seq2[event.Event, error], own []ServerEntry) iter.Seq2[ev
 				}
 				continue
 			}
-			if !m.ofCall(ev) && !m.event(ev, len(own)) {
+			if !m.native(ev) {
 				return
 			}
 		}
-		m.rest()
+		if m.releaseAll() {
+			m.rest()
+		}
 	}
 }
 
@@ -221,6 +227,15 @@ type merger struct {
 	calls  map[Anchor]bool
 	own    []ServerEntry
 	placed []bool
+	early  early
+}
+
+// native yields an event of the agent's, unless it is of a call that had no end, or waits.
+func (m *merger) native(ev event.Event) bool {
+	if _, idle := ev.Payload.(event.SessionIdle); idle && !m.releaseAll() {
+		return false
+	}
+	return m.ofCall(ev) || m.hold(ev) || m.event(ev, len(m.own))
 }
 
 // event yields an event and the entries anchored around it: of those anchored to
@@ -230,10 +245,7 @@ func (m *merger) event(ev event.Event, n int) bool {
 	if id == "" {
 		return m.yield(ev, nil)
 	}
-	conversation := ev.Context.Conversation()
-	if name, known := m.names[conversation]; known {
-		conversation = name
-	}
+	conversation := m.conversation(ev)
 	if !m.begin(conversation) || !m.yield(ev, nil) {
 		return false
 	}
@@ -245,6 +257,12 @@ func (m *merger) event(ev event.Event, n int) bool {
 		}
 	}
 	return m.place(Anchor{conversation, id}, n)
+}
+
+// conversation returns that of an event, which the agent may have under another name.
+func (m *merger) conversation(ev event.Event) string {
+	id := ev.Context.Conversation()
+	return cmp.Or(m.names[id], id)
 }
 
 // begin yields the entries before a conversation's first block.
@@ -286,7 +304,10 @@ func (m *merger) place(at Anchor, n int) bool {
 // created again and lost again the last entry counts.
 func (m *merger) entry(i int) bool {
 	block, lost := m.own[i].lost()
+	placed, places := m.own[i].places()
 	switch {
+	case places:
+		return m.release(placed)
 	case !lost:
 		return m.event(m.own[i].Event, len(m.own))
 	case m.lost[block] > i:

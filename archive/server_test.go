@@ -322,3 +322,66 @@ func TestOwnKeepsTheGoodLines(t *testing.T) {
 	require.ErrorContains(t, err, "line 2")
 	require.Len(t, own, 2)
 }
+
+// placed returns the entry with the place of one of the agent's blocks.
+func placed(anchor, block string) ServerEntry {
+	return ServerEntry{ID: "p-" + block, Anchor: Anchor{AfterBlockID: anchor}, Event: event.Event{Payload: event.BlockPlaced{BlockID: block}}}
+}
+
+// TestMergePlacesOfTheAgentsBlocks: what the agent has too early waits for its place, with
+// the entries that follow it, and not longer than until the agent is idle.
+func TestMergePlacesOfTheAgentsBlocks(t *testing.T) {
+	t.Parallel()
+	idle := event.Event{Payload: event.SessionIdle{}}
+	change := func(id, content string) event.Event {
+		return event.Event{Payload: event.BlockUpsert{Block: event.Block{ID: id, Content: event.Text(content)}}}
+	}
+	for _, c := range []struct {
+		name   string
+		native []event.Event
+		own    []ServerEntry
+		want   []string
+	}{
+		{"behind its anchor", []event.Event{text("", "1"), text("", "3"), text("", "2")}, []ServerEntry{placed("2", "3")}, []string{"1", "2", "3"}},
+		{"there already", []event.Event{text("", "1"), text("", "2"), text("", "3")}, []ServerEntry{placed("2", "3")}, []string{"1", "2", "3"}},
+		{"one after the other", []event.Event{text("", "3"), text("", "2"), text("", "1"), text("", "4")}, []ServerEntry{placed("1", "2"), placed("2", "3")}, []string{"1", "2", "3", "4"}},
+		{"with what follows it", []event.Event{text("", "2"), text("", "1")}, []ServerEntry{placed("1", "2"), after("2", notice("a")), after("1", notice("b"))}, []string{"1", "2", "a", "b"}},
+		{"its anchor never comes", []event.Event{text("", "2"), idle, text("", "3")}, []ServerEntry{placed("gone", "2")}, []string{"2", "3"}},
+		{"at the end", []event.Event{text("", "2")}, []ServerEntry{placed("gone", "2")}, []string{"2"}},
+		{"a later turn's", []event.Event{text("", "1"), idle, text("", "3"), text("", "2")}, []ServerEntry{placed("2", "3")}, []string{"1", "2", "3"}},
+		{"behind an own one", []event.Event{text("", "2"), text("", "1")}, []ServerEntry{after("1", notice("a")), placed("a", "2")}, []string{"1", "a", "2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var state reducer.State
+			for ev, err := range Merge(sequence(c.native...), c.own) {
+				if err == nil {
+					state = reducer.Reduce(state, ev)
+				} else {
+					require.ErrorIs(t, err, ErrAnchorLost)
+				}
+			}
+			require.Equal(t, c.want, blockIDs(state.Blocks))
+		})
+	}
+	state, err := reducer.Fold(Merge(sequence(text("", "2"), change("2", "more"), text("", "1")), []ServerEntry{placed("1", "2")}))
+	require.NoError(t, err)
+	require.Equal(t, "more", *state.Blocks[1].Content, "a change waits with its block")
+}
+
+// TestMergePlacesOfSubagents: a subagent's conversation waits with its start.
+func TestMergePlacesOfSubagents(t *testing.T) {
+	t.Parallel()
+	start := func(id string) event.Event {
+		return event.Event{Payload: event.SubagentSpawned{ToolUseID: id, AgentID: "agent-" + id, Prompt: "do"}}
+	}
+	nested := in("b", start("c"))
+	native := sequence(start("b"), text("b", "b2"), text("agent-b", "b1"), nested, text("c", "c1"), start("a"), text("a", "a1"))
+	block := event.SubagentBlockID
+	own := []ServerEntry{placed(block("a"), block("b")), {ID: "p", Anchor: Anchor{"b", "b1"}, Event: in("b", event.Event{Payload: event.BlockPlaced{BlockID: "b2"}})}}
+	state, err := reducer.Fold(Merge(native, own))
+	require.NoError(t, err)
+	require.Equal(t, []string{block("a"), block("b")}, blockIDs(state.Blocks))
+	require.Equal(t, []string{"b1", "b2", block("c")}, blockIDs(state.Conversation("b")))
+	require.Equal(t, []string{"c1"}, blockIDs(state.Conversation("c")))
+}

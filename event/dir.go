@@ -18,9 +18,5 @@ const (
 
 // Valid reports whether it is one of these.
 func (d Dir) Valid() bool {
-	switch d {
-	case DirIn, DirOut, DirErr, DirSig:
-		return true
-	}
-	return false
+	return d == DirIn || d == DirOut || d == DirErr || d == DirSig
 }

@@ -30,7 +30,7 @@ func sample() map[Type]Payload {
 		Output: json.RawMessage(`null`), IsError: yes, DurationMS: n, SubagentID: "agent-1", Name: "n", Description: "d",
 		Subtype: "s", Message: text, Code: "c", SkillName: "pdf"}
 	payloads := []Payload{
-		BlockUpsert{Block: block}, BlockDelta{BlockID: "b", Delta: "d\n\"漢\""},
+		BlockUpsert{Block: block}, BlockDelta{BlockID: "b", Delta: "d\n\"漢\""}, BlockPlaced{BlockID: "b"},
 		MetadataUpdate{Total: true, Usage: &usage, CostUSD: cost, Model: "m", Calls: 2, Extra: json.RawMessage(`[]`)},
 		SubagentSpawned{ToolUseID: "t", AgentID: "a", Prompt: "p", SubagentType: "s", Description: "d", ChildSessionID: "c"},
 		SubagentCompleted{ToolUseID: "t", AgentID: "a", Status: SubagentFailed, Output: text, DurationMS: n, ChildSessionID: "c"},

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -16,6 +17,13 @@ type BlockDelta struct {
 	body
 	BlockID string `json:"blockId"`
 	Delta   string `json:"delta"`
+}
+
+// BlockPlaced means that a block's place, behind those that were created before it, is not in the
+// agent's transcripts. It is the server's and changes no conversation: Sojourn's transcript keeps it.
+type BlockPlaced struct {
+	body
+	BlockID string `json:"blockId"`
 }
 
 // MetadataUpdate reports usage and cost. With Total, Usage and CostUSD are the
@@ -37,11 +45,8 @@ type MetadataUpdate struct {
 // AddKnown is the sum of two figures, such as costs; an unknown one is nil and adds
 // nothing.
 func AddKnown[T int | float64](a, b *T) *T {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
 	}
 	sum := *a + *b
 	return &sum

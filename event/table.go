@@ -24,6 +24,7 @@ func (body) isPayload() {}
 var table = []*row{
 	rowOf[BlockUpsert]("block:upsert"),
 	rowOf[BlockDelta]("block:delta"),
+	rowOf[BlockPlaced]("block:placed"),
 	rowOf[MetadataUpdate]("metadata:update"),
 	rowOf[SubagentSpawned]("subagent:spawned"),
 	rowOf[SubagentCompleted]("subagent:completed"),

@@ -15,11 +15,13 @@ const spawnTool = "spawn_agent"
 // task.
 var activityTools = map[string]string{"started": spawnTool, "interacted": "message_agent", "interrupted": "interrupt_agent"}
 
-// collab emits what a call about subagents has changed.
-func (s *emitter) collab(th *thread, id string, it *item) {
+// collab emits what a call about subagents has changed, at a time of the item.
+func (s *emitter) collab(th *thread, id string, it *item, at int64) {
 	if it.toolName() == spawnTool {
 		for _, child := range it.receivers() {
-			s.spawn(th.Conversation, id, child, it.Prompt)
+			if s.spawn(th.Conversation, id, child, it.Prompt) {
+				s.placed(th, id, event.SubagentBlockID(id), at)
+			}
 		}
 	}
 	states := it.states()
@@ -30,14 +32,15 @@ func (s *emitter) collab(th *thread, id string, it *item) {
 }
 
 // spawn emits that a call has started a subagent, whose conversation has the id
-// of the call.
-func (s *emitter) spawn(conversation, toolUseID, child, prompt string) {
+// of the call, and reports whether it is a new one.
+func (s *emitter) spawn(conversation, toolUseID, child, prompt string) bool {
 	th := s.thread(child)
 	if th.Conversation != "" {
-		return
+		return false
 	}
 	th.Conversation, th.Parent = toolUseID, conversation
 	s.Emit(conversation, event.SubagentSpawned{ToolUseID: toolUseID, AgentID: child, Prompt: prompt})
+	return true
 }
 
 // reported ends a subagent of which there is only a report.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/test/adaptertest"
-	"github.com/sojourn-run/sojourn/test/parity"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
@@ -32,10 +31,6 @@ func conforming() adaptertest.Agent {
 			},
 			Heard: "Blue",
 		},
-		// A rollout has the millisecond in which a call began, and its lines in the
-		// order of their ends: of two at the same time it does not show which was
-		// first.
-		Rules: parity.Of(Name),
 		// Deleting a file sends its content; a long answer takes the program minutes,
 		// and it refuses a long message.
 		Big: "TOOL bash: head -c 67200000 /dev/zero | tr '\\0' x > big.txt THEN " +

@@ -65,6 +65,8 @@
 //   - The output of `codex exec --json` can be translated too. It numbers items anew in
 //     each process, and has neither subagents' threads nor what changed in a
 //     file; the rollouts that it makes are parsed without the latter.
+//   - What happens at once has no order on disk but that of its milliseconds. A block that
+//     the live stream has elsewhere is followed by block:placed, which the host keeps.
 //
 // What the program sends the model without showing the user (its instructions,
 // the environment, reports of subagents) makes no blocks. Retries, warnings and

@@ -33,6 +33,21 @@ func (s *emitter) begin(th *thread, id string, it *item) {
 	}
 	th.Open = append(th.Open, open{ID: id, Kind: kind})
 	s.Upsert(th.Conversation, b)
+	s.placed(th, id, id, it.StartedMS)
+}
+
+// placed has the host keep the place of a new block that a rollout may have elsewhere: there
+// the place follows from the items' times, which are milliseconds, and what is sent later
+// may be earlier by them. at is that of the item, where the block begins. An item of a
+// rollout has no times of its own, so that reading one places nothing.
+func (s *emitter) placed(th *thread, item, block string, at int64) {
+	switch {
+	case at > th.Latest, at == th.Latest && item == th.LatestItem:
+		th.Latest, th.LatestItem = at, item
+	case at > 0:
+		s.Place(th.Conversation, block)
+		th.LatestItem = ""
+	}
 }
 
 // call emits a tool call.
@@ -51,9 +66,10 @@ func (s *emitter) call(th *thread, id string, it *item) {
 	th.Open = append(th.Open, o)
 	th.first(id, b.Type)
 	s.Upsert(th.Conversation, b)
+	s.placed(th, id, id, it.StartedMS)
 	if it.agentPath() != "" {
 		// The subagent is known now, and may emit items before the call is done.
-		s.collab(th, id, it)
+		s.collab(th, id, it, it.StartedMS)
 	}
 }
 
@@ -64,12 +80,15 @@ func (s *emitter) end(th *thread, id string, it *item, dir event.Dir) {
 	switch kind := it.kind(); {
 	case kind == kindUser:
 		s.Upsert(th.Conversation, *userBlock(it.promptID(), inputsOf(it.Content)))
+		s.placed(th, id, it.promptID(), it.StartedMS)
 	case kind == kindText, kind == kindPlan, kind == kindReasoning:
-		s.text(th, id, kind, it.said())
+		s.text(th, id, it)
 	case kind == kindCompacted:
 		s.System(th.Conversation, id, "compact_boundary", "Conversation compacted")
+		s.placed(th, id, id, it.StartedMS)
 	case kind == kindReviewIn, kind == kindReviewOut:
 		s.System(th.Conversation, id, string(kind), it.Review)
+		s.placed(th, id, id, it.StartedMS)
 	case kind == kindActivity:
 		// The subagent's own turn has more about its end.
 		if child := s.Threads[first(it.AgentThread, it.AgentThreadDisk)]; child != nil {
@@ -89,17 +108,20 @@ func userBlock(id string, inputs []input) *event.Block {
 
 // text emits a whole text or thinking block, unless it is empty and was never
 // shown.
-func (s *emitter) text(th *thread, id string, kind itemKind, text string) {
+func (s *emitter) text(th *thread, id string, it *item) {
+	text, typ := it.said(), it.kind().blockType()
 	_, seen := th.drop(id)
 	if text == "" && !seen {
 		return
 	}
-	b := event.Block{ID: id, Type: kind.blockType(), Status: event.StatusComplete, Content: &text}
-	if b.Type == event.BlockAssistantText {
+	if typ == event.BlockAssistantText {
 		th.Last = text
-		th.first(id, b.Type)
+		th.first(id, typ)
 	}
-	s.Upsert(th.Conversation, b)
+	s.Upsert(th.Conversation, event.Block{ID: id, Type: typ, Status: event.StatusComplete, Content: &text})
+	if !seen {
+		s.placed(th, id, id, it.StartedMS)
+	}
 }
 
 // first notes the first block of a model call.
@@ -134,7 +156,7 @@ func (s *emitter) result(th *thread, id string, it *item) {
 	failed := it.failed()
 	if it.kind() == kindCollab {
 		// The subagent may have started to emit items before the call was done.
-		s.collab(th, id, it)
+		s.collab(th, id, it, it.CompletedMS)
 	}
 	if it.kind() == kindChange || it.kind() == kindCommand || otherTools[it.kind()] != "" {
 		// The whole item may have more than its start.
@@ -148,6 +170,7 @@ func (s *emitter) result(th *thread, id string, it *item) {
 			ID: id + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
 			ToolUseID: id, Output: it.toolOutput(), IsError: &failed, DurationMS: it.tookMS(),
 		})
+		s.placed(th, id, id+":result", it.CompletedMS)
 	}
 	s.endCall(th, o, failed)
 	if it.declined() {

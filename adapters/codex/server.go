@@ -119,7 +119,7 @@ func (t *translator) runs(threadID, turnID string) *thread {
 		return th
 	}
 	th.Turn, th.Interrupt, th.Done, th.Last = turnID, false, false, ""
-	th.Began, th.Quiet = 0, 0
+	th.Began, th.Quiet, th.Latest, th.LatestItem = 0, 0, 0, ""
 	th.noCall()
 	if th.Conversation == event.Main {
 		t.Turn.Busy, t.Turn.End = true, nil

@@ -125,6 +125,10 @@ type thread struct {
 	// finished: the program's figures, in Unix milliseconds.
 	Began int64 `json:"began,omitempty"`
 	Quiet int64 `json:"quiet,omitempty"`
+	// Latest is the latest time of a block of the turn, by the program in Unix
+	// milliseconds, and LatestItem the item that it is of, while that one's is the last block.
+	Latest     int64  `json:"latest,omitempty"`
+	LatestItem string `json:"latestItem,omitempty"`
 	// Open are the items that have started and not ended, in order.
 	Open []open `json:"open,omitempty"`
 	// Refused are refused calls behind which the turn has not continued yet.

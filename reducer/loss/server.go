@@ -59,6 +59,10 @@ func (s *ServerBlocks) Add(ev event.Event) {
 		s.events = append(s.events, serverEvent{ev, len(*blocks)})
 		return
 	}
+	if _, places := ev.Payload.(event.BlockPlaced); places {
+		s.events = append(s.events, serverEvent{ev, blocks.index(block)})
+		return
+	}
 	p, upsert := ev.Payload.(event.BlockUpsert)
 	lost := upsert && reducer.Lost(p.Block)
 	blocks.place(placedBlock{id: block, complete: true, filled: true, lost: lost, begins: upsert && !lost})
@@ -99,6 +103,8 @@ func BlockOf(ev event.Event) (id string, ok bool) {
 	switch p := ev.Payload.(type) {
 	case event.BlockUpsert:
 		return p.Block.ID, true
+	case event.BlockPlaced:
+		return p.BlockID, true
 	case event.SubagentSpawned:
 		return event.SubagentBlockID(p.ToolUseID), true
 	case event.SubagentCompleted:

@@ -82,7 +82,7 @@ func (r *Rig) differ(report Report) Report {
 func (r *Rig) compare() Report {
 	r.t.Helper()
 	live := parity.Native(r.Live())
-	restored, errs := r.parse()
+	restored, errs := r.restored(r.sources())
 	diffs := r.differences(live, restored, r.agent.Rules)
 	report := Report{Blocks: countBlocks(live), Subagents: len(live.Subagents), Differences: diffs, Errors: errs}
 	r.mu.Lock()
@@ -134,7 +134,7 @@ func (r *Rig) compareArchive() {
 	if r.size() >= checkLimit && r.archive.same(r.place.home()) {
 		return // the same bytes were just parsed from the home, and parsing huge ones again takes long
 	}
-	state, errs := parseAll(r.agent.Adapter, r.archive.sources())
+	state, errs := r.restored(r.archive.sources())
 	for _, err := range errs {
 		r.t.Errorf("read the archive: %v", err)
 	}
@@ -339,10 +339,7 @@ func encoded(t require.TestingT, events []event.Event) []byte {
 func (r *Rig) WithSide() {
 	r.t.Helper()
 	require.Len(r.t, r.parts, 1)
-	home := r.place.home()
-	found, err := r.agent.Adapter.Transcripts(home, r.Launch)
-	require.NoError(r.t, err)
-	sources := sourcesIn(home, found)
+	sources := r.sources()
 	r.mu.Lock()
 	records := slices.Clone(r.parts[0].records)
 	r.mu.Unlock()
@@ -355,9 +352,9 @@ func (r *Rig) WithSide() {
 	}
 	live, err := reducer.Fold(adapters.Translate(r.agent.Adapter, all, adapters.TranslateOptions{Side: sources}))
 	require.NoError(r.t, err)
-	restored, errs := r.parse()
+	restored, errs := r.restored(sources)
 	require.Empty(r.t, errs)
-	strict := parity.Rules{UngivenPrefix: r.agent.Rules.UngivenPrefix, CallsAtOnce: r.agent.Rules.CallsAtOnce}
+	strict := parity.Rules{UngivenPrefix: r.agent.Rules.UngivenPrefix}
 	for _, d := range r.differences(parity.Native(live), restored, strict) {
 		r.t.Errorf("with the subagents' files beside the stream: %s", clip(d.String(), 3000))
 	}

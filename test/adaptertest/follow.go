@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -172,18 +173,21 @@ func (r *Rig) markLost(at time.Time) {
 
 // parse returns the conversation of the transcripts in the home.
 func (r *Rig) parse() (reducer.State, []error) {
-	home := r.place.home()
-	found, err := r.agent.Adapter.Transcripts(home, r.Launch)
-	if err != nil {
-		return reducer.State{}, []error{err}
-	}
-	return parseAll(r.agent.Adapter, sourcesIn(home, found))
+	return fold(r.agent.Adapter.Parse(r.sources()))
 }
 
-func parseAll(a adapters.Adapter, sources []adapters.Source) (reducer.State, []error) {
+// sources are the transcripts in the home.
+func (r *Rig) sources() []adapters.Source {
+	home := r.place.home()
+	found, err := r.agent.Adapter.Transcripts(home, r.Launch)
+	r.check(err)
+	return sourcesIn(home, found)
+}
+
+func fold(events iter.Seq2[event.Event, error]) (reducer.State, []error) {
 	b := reducer.NewBuilder(reducer.State{})
 	var errs []error
-	for e, err := range a.Parse(sources) {
+	for e, err := range events {
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -262,7 +262,7 @@ func (s *testCase) compare(ctx context.Context) {
 	if !ok {
 		return
 	}
-	differences, err := parity.Compare(live.State, restored.State, parity.Of(s.agent))
+	differences, err := parity.Compare(live.State, restored.State, parity.Rules{})
 	if err != nil {
 		s.fault(Differs, "%v", err)
 	}

@@ -27,16 +27,7 @@ type Rules struct {
 	// UnsentText: texts, thoughts, messages and errors of subagents may be
 	// missing live. Default: they must be there.
 	UnsentText bool
-	// CallsAtOnce: calls that were in progress at the same time, with nothing between
-	// them, may have another order on the other side, and so may a call's result and a text
-	// right before or behind it. Default: the order must be the same.
-	CallsAtOnce bool
 }
-
-// Of returns the rules for the conversation of a session with an agent. Codex writes down
-// that a call has ended before it sends it, and sends that a text begins without writing
-// that down: under load the text overtakes the result, and only the other order is on disk.
-func Of(agent string) Rules { return Rules{CallsAtOnce: agent == "codex"} }
 
 // Difference is one place in which the two sides differ. Live or Restored is "" if that
 // side has nothing there.
@@ -148,9 +139,6 @@ func (c *comparison) subagent(where string, live, restored reducer.Subagent) {
 }
 
 func (c *comparison) blocks(where string, live, restored []event.Block) {
-	if c.rules.CallsAtOnce {
-		live, restored = inStep(live, restored)
-	}
 	for i := range max(len(live), len(restored)) {
 		at := fmt.Sprintf("%s block %d", where, i)
 		switch {

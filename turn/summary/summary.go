@@ -31,8 +31,8 @@ type Summary struct {
 	Answer string
 	// Stderr is the end of what the agent logged as warnings and errors.
 	Stderr string
-	// HasServer reports whether the translation itself made a server block: what the agent
-	// streamed and will not persist, such as the failure of its model.
+	// HasServer reports whether the translation itself made a server block or place: what the
+	// agent streamed and will not persist, such as the failure of its model.
 	HasServer bool
 
 	// blocks are the main conversation's: the last permanent one, and all that may still
@@ -87,6 +87,8 @@ func (s *Summary) Add(ev event.Event) {
 		if main && p.BlockID == s.textID {
 			s.addText(p.Delta)
 		}
+	case event.BlockPlaced:
+		s.HasServer = true
 	case event.SubagentSpawned, event.SessionIdle:
 		s.blocks.Prune()
 	case event.MetadataUpdate:

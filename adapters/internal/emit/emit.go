@@ -75,6 +75,13 @@ func (e *Emitter) UpsertServer(conversation string, b event.Block) {
 	e.Events[len(e.Events)-1].Context.Source = event.SourceServer
 }
 
+// Place has Sojourn keep the place of a new block, since the agent's transcripts may have
+// another one.
+func (e *Emitter) Place(conversation, block string) {
+	e.Emit(conversation, event.BlockPlaced{BlockID: block})
+	e.Events[len(e.Events)-1].Context.Source = event.SourceServer
+}
+
 // System adds a complete block of the type system.
 func (e *Emitter) System(conversation, id, subtype, text string) {
 	e.Upsert(conversation, event.Block{
