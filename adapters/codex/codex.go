@@ -46,7 +46,6 @@ func (*Adapter) Info() adapters.Info {
 			"Models that are not the program's own get no subagents in their subagents.",
 			"The prompt with which the program's own models start a subagent is sealed: it can't be shown.",
 			"The scripts by which the program's own models call tools are not streamed, the calls that they make are.",
-			"Calls that a script makes in the same moment may stand in another order after a restore.",
 			"A profile's commands become skills: the program expands commands in its terminal interface only.",
 			"The program reports tokens and no cost.",
 			"An interrupt leaves the shell command of the turn running; the host ends it.",
