@@ -113,6 +113,23 @@ func terminationError(t session.Termination) error {
 	return temporal.NewNonRetryableApplicationError(t.Sentence(), session.TypeTerminated, nil)
 }
 
+// ParentSandbox returns the sandbox of a child's parent. The error is [session.TypeNoSlot]
+// while it has none.
+func (c *Children) ParentSandbox(ctx context.Context, in contract.ParentSandboxInput) (session.Sandbox, error) {
+	var parent session.Inspection
+	v, err := c.Temporal.QueryWorkflow(ctx, in.Parent, "", session.QueryInspect)
+	if err == nil {
+		err = v.Get(&parent)
+	}
+	switch {
+	case err != nil:
+		return session.Sandbox{}, toApplicationError(fmt.Errorf("ask session %s for its sandbox: %w", in.Parent, err))
+	case parent.Sandbox == nil:
+		return session.Sandbox{}, temporal.NewApplicationError(fmt.Sprintf("session %s has no sandbox yet", in.Parent), session.TypeNoSlot)
+	}
+	return *parent.Sandbox, nil
+}
+
 // CancelChildren asks the children of a terminated session to close, as their parent would
 // have. An id that is not its child is left alone.
 func (c *Children) CancelChildren(ctx context.Context, in contract.CancelChildrenInput) error {

@@ -37,7 +37,7 @@ func (h *Host) CreateSandbox(ctx context.Context, in contract.CreateSandboxInput
 
 func (h *Host) createSandbox(ctx context.Context, in contract.CreateSandboxInput, p *phase) (contract.CreateSandboxOutput, error) {
 	id := in.Agent.SessionID
-	slot, err := h.TakeSlot(ctx)
+	slot, err := h.slotFor(ctx, in)
 	if err != nil {
 		return contract.CreateSandboxOutput{}, err
 	}
@@ -59,7 +59,7 @@ func (h *Host) createSandbox(ctx context.Context, in contract.CreateSandboxInput
 	if at.lastSeq, err = h.emit(ctx, at, event.EECreating{Environment: env}, env); err != nil {
 		return contract.CreateSandboxOutput{}, err
 	}
-	if err := h.provision(ctx, in.Agent, env.SandboxID, at, slot); err != nil {
+	if err := h.provision(ctx, in, env.SandboxID, at, slot); err != nil {
 		env.Status, env.Message = "terminated", err.Error()
 		_, terr := h.emit(ctx, at, event.EEError{Environment: env}, env)
 		return contract.CreateSandboxOutput{}, errors.Join(err, terr)
@@ -74,35 +74,48 @@ func (h *Host) createSandbox(ctx context.Context, in contract.CreateSandboxInput
 	return contract.CreateSandboxOutput{Sandbox: made, LastSeq: last}, nil
 }
 
+// slotFor takes the slot of a new sandbox; nil for one in another sandbox.
+func (h *Host) slotFor(ctx context.Context, in contract.CreateSandboxInput) (*host.Slot, error) {
+	if in.Shared != nil {
+		return nil, nil
+	}
+	return h.TakeSlot(ctx)
+}
+
 // provision creates the sandbox and puts everything into it; after an error nothing of it
 // is left.
-func (h *Host) provision(ctx context.Context, in contract.Agent, sandboxID string, at streamEnd, slot *host.Slot) error {
-	a, err := h.o.Agents.Get(in.Name)
+func (h *Host) provision(ctx context.Context, in contract.CreateSandboxInput, sandboxID string, at streamEnd, slot *host.Slot) error {
+	of := in.Agent
+	a, err := h.o.Agents.Get(of.Name)
 	if err != nil {
 		return err
 	}
 	if _, err := a.Locate(h.o.Getenv); err != nil {
 		return fmt.Errorf("host %s: %w", h.o.ID, err)
 	}
-	profile, err := h.Profile(ctx, in.Profile)
+	profile, err := h.Profile(ctx, of.Profile)
 	if err != nil {
 		return err
 	}
-	if err := h.clearOlder(ctx, in.SessionID, at.epoch); err != nil {
+	if err := h.clearOlder(ctx, of.SessionID, at.epoch); err != nil {
 		return err
 	}
 	h.mu.Lock()
 	h.made[sandboxID] = true
 	h.mu.Unlock()
-	sb, err := h.o.Provider.Create(ctx, sandbox.Spec{
-		ID: sandboxID, SessionID: in.SessionID, Epoch: at.epoch, Workspace: in.Workspace,
-		Labels: map[string]string{"agent": in.Name},
-	})
+	spec := sandbox.Spec{
+		ID: sandboxID, SessionID: of.SessionID, Epoch: at.epoch, Workspace: of.Workspace,
+		Labels: map[string]string{"agent": of.Name},
+	}
+	if in.Shared != nil {
+		spec.Shares = in.Shared.ID
+	}
+	sb, err := h.o.Provider.Create(ctx, spec)
 	if err != nil {
 		return h.refusedWorkspace(err)
 	}
 	slot.Fill(sandboxID)
-	if err := h.populate(ctx, in, a, profile, sb, at); err != nil {
+	if err := h.populate(ctx, of, a, profile, sb, at); err != nil {
 		return errors.Join(err, h.terminate(context.WithoutCancel(ctx), sb))
 	}
 	return nil

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/session"
 )
 
 // EndSandbox stops the agent, archives the rest and ends the sandbox. It fails, and is
@@ -29,6 +31,9 @@ func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (con
 		if commands, err := h.commandsIn(ctx, in.Sandbox.ID); err != nil || len(commands) > 0 {
 			return contract.EndSandboxOutput{LastSeq: in.LastSeq, Background: commands}, err
 		}
+	}
+	if err := h.endThoseIn(ctx, in.Sandbox.ID); err != nil {
+		return contract.EndSandboxOutput{}, err
 	}
 	sb, err := h.o.Provider.Open(ctx, in.Sandbox.ID)
 	switch {
@@ -50,6 +55,17 @@ func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (con
 		return contract.EndSandboxOutput{}, err
 	}
 	return contract.EndSandboxOutput{LastSeq: last}, h.Checkpoints.Remove(in.Sandbox.ID)
+}
+
+// endThoseIn asks the sessions that work in a sandbox to give theirs up. Each does after its
+// turn; until then the error names it.
+func (h *Host) endThoseIn(ctx context.Context, sandboxID string) error {
+	sharing, err := h.Sharing(ctx, sandboxID)
+	for _, info := range sharing {
+		err = errors.Join(err, fmt.Errorf("session %s works in it", info.SessionID),
+			h.o.Evict(ctx, info.SessionID, session.EvictRequest{SandboxID: info.SandboxID, Reason: session.EvictForParent}))
+	}
+	return err
 }
 
 // endReport returns what an earlier attempt has saved of a sandbox that it ended.

@@ -26,9 +26,10 @@ const workspacePatience = 30 * time.Second
 const syncEvery = time.Minute
 
 // syncer returns the syncer of a sandbox's workspace; nil if the workspace is a folder of
-// the user's, which is neither archived nor reported.
+// the user's, which is neither archived nor reported, or the parent's, which its own sandbox
+// archives and reports.
 func (h *Host) syncer(in contract.Agent, sb sandbox.Sandbox, epoch uint64) *workspace.Syncer {
-	if in.Workspace != "" {
+	if in.Workspace != "" || in.Shares != "" {
 		return nil
 	}
 	h.mu.Lock()

@@ -22,10 +22,11 @@ const MaxWaitSeconds = 45
 
 // Spawn are the arguments of SpawnAgent.
 type Spawn struct {
-	Prompt      string `json:"prompt" jsonschema:"The whole task. The other agent sees nothing of this conversation and none of its files."`
+	Prompt      string `json:"prompt" jsonschema:"The whole task. The other agent sees nothing of this conversation, and none of its files unless sandbox is parent."`
 	Agent       string `json:"agent,omitempty" jsonschema:"Which agent: claude, codex, gemini, opencode. Default: one like you."`
 	Model       string `json:"model,omitempty" jsonschema:"The agent's name for the model. Default: the agent's own."`
 	Profile     string `json:"profile,omitempty" jsonschema:"The id of an agent profile. Default: none."`
+	Sandbox     string `json:"sandbox,omitempty" jsonschema:"own: the other agent works in an empty folder of its own. parent: in your folder, beside you, and what it changes there you see. Default: own, or parent if you work in another agent's folder yourself."`
 	Description string `json:"description,omitempty" jsonschema:"The task in a few words, for people who look at a list."`
 	WaitSeconds *int   `json:"wait_seconds,omitempty" jsonschema:"How long to wait for the answer, 0 to 45. Default: 45."`
 }

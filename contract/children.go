@@ -8,6 +8,12 @@ type AwaitChildInput struct {
 	RunID string `json:"runId"`
 }
 
+// ParentSandboxInput names the session whose sandbox a child works in. The output is that
+// sandbox.
+type ParentSandboxInput struct {
+	Parent string `json:"parent"`
+}
+
 // CancelChildrenInput asks to close the children of a session whose workflow was ended from
 // outside.
 type CancelChildrenInput struct {

@@ -25,5 +25,6 @@ const (
 	ActivityReconcileTerminated = "ReconcileTerminated"
 	// On any worker, for child sessions that their parent's run did not start.
 	ActivityAwaitChild     = "AwaitChild"
+	ActivityParentSandbox  = "ParentSandbox"
 	ActivityCancelChildren = "CancelChildren"
 )

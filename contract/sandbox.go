@@ -22,6 +22,8 @@ type Agent struct {
 	Park               permission.Park        `json:"parkMs,omitempty"`
 	UnknownEffects     permission.EffectRules `json:"unknownEffects,omitempty"`
 	Workspace          string                 `json:"workspace,omitempty"`
+	// Shares is the parent in whose sandbox the session works; "" for none.
+	Shares string `json:"shares,omitempty"`
 	// Native counts native sessions, from 1.
 	Native int `json:"native"`
 	// Spawn as in session.Options.
@@ -42,6 +44,8 @@ type CreateSandboxInput struct {
 	// does not have that yet.
 	Lost    *session.Sandbox `json:"lost,omitempty"`
 	LastSeq uint64           `json:"lastSeq,omitempty"`
+	// Shared is the parent's sandbox in which to make it; nil for none.
+	Shared *session.Sandbox `json:"shared,omitempty"`
 	// Reset as in RunTurnInput.
 	Reset bool `json:"reset,omitempty"`
 }

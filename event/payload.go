@@ -154,7 +154,7 @@ type Environment struct {
 	RestartCount int    `json:"restartCount,omitempty"`
 	// LastHealthCheck is the time of the last check; zero for never.
 	LastHealthCheck time.Time `json:"lastHealthCheck,omitzero"`
-	// Reason is why it ended: manual, idle, slot, drain, age, terminated, or unhealthy
+	// Reason is why it ended: manual, idle, slot, drain, age, parent, terminated, or unhealthy
 	// for one that was lost.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`

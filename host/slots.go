@@ -86,7 +86,8 @@ func (s *Slots) Release() {
 	s.change(func() { s.reserved-- })
 }
 
-// Slot is reserved for a sandbox that is about to be made.
+// Slot is reserved for a sandbox that is about to be made. A nil one is for a sandbox in
+// another one, which needs none.
 type Slot struct {
 	slots *Slots
 	open  bool
@@ -143,13 +144,16 @@ func (s *Slots) stays(id string) {
 
 // Fill assigns the slot to the sandbox that was made.
 func (s *Slot) Fill(id string) {
+	if s == nil {
+		return
+	}
 	s.slots.change(func() { s.slots.taken--; s.slots.held[id] = true })
 	s.open = false
 }
 
 // Close returns the slot, unless a sandbox fills it.
 func (s *Slot) Close() {
-	if s.open {
+	if s != nil && s.open {
 		s.slots.change(func() { s.slots.taken-- })
 		s.open = false
 	}

@@ -140,6 +140,9 @@ type Spec struct {
 	// Default: an empty folder of the sandbox. Providers that are not on the user's
 	// machine refuse it.
 	Workspace string `json:"workspace,omitempty"`
+	// Shares is the id of another sandbox of the provider whose workspace is to be used in
+	// place. Excludes Workspace. Default: none.
+	Shares string `json:"shares,omitempty"`
 }
 
 // Validate returns an error for the first invalid field.
@@ -149,6 +152,9 @@ func (s Spec) Validate() error {
 	}
 	if s.SessionID == "" {
 		return errors.New("sandbox: field \"sessionId\" is empty")
+	}
+	if s.Shares != "" && s.Workspace != "" {
+		return errors.New("sandbox: fields \"shares\" and \"workspace\" exclude each other")
 	}
 	return nil
 }
@@ -202,12 +208,14 @@ type State struct {
 // Info is everything that a provider knows about a sandbox.
 type Info struct {
 	State
-	SessionID string            `json:"sessionId"`
-	Epoch     uint64            `json:"epoch"`
-	Labels    map[string]string `json:"labels,omitempty"`
-	Provider  string            `json:"provider"`
-	Created   time.Time         `json:"created,omitzero"`
-	Paths     Paths             `json:"paths"`
+	SessionID string `json:"sessionId"`
+	Epoch     uint64 `json:"epoch"`
+	// Shares as in Spec.
+	Shares   string            `json:"shares,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Provider string            `json:"provider"`
+	Created  time.Time         `json:"created,omitzero"`
+	Paths    Paths             `json:"paths"`
 	// Env is the environment of every command in the sandbox, NAME=value, and the one
 	// that an agent's is built on; see [Environment]. It may hold secrets that the
 	// user passes to agents: do not print it.

@@ -144,7 +144,7 @@ func (c *Client) validate(ctx context.Context, id string, o Options) error {
 	if err := ValidateID("id", id); err != nil {
 		return err
 	}
-	if err := o.Validate(); err != nil {
+	if err := (Input{SessionID: id, Options: o}).Validate(id); err != nil {
 		return err
 	}
 	if err := c.validateAgent(o); err != nil {
@@ -240,6 +240,9 @@ func (c *Client) reopen(ctx context.Context, id string) (*Handle, error) {
 	}
 	if err := c.beforeRestore(ctx, id, &rec); err != nil {
 		return nil, err
+	}
+	if rec.Options.Sandbox == SandboxParent {
+		rec.Options.Sandbox = SandboxOwn // it has no parent any more
 	}
 	h, err := c.start(ctx, Input{SessionID: id, Options: rec.Options, CreatedAt: data.CreatedAt, Reopened: true, LastSeq: rec.LastSeq, Executions: rec.Executions})
 	if err == nil && c.o.OnAfterRestore != nil {

@@ -291,11 +291,15 @@ const (
 	EvictForDrain = "drain"
 	// EvictForAge: the sandbox has the greatest age that its host allows.
 	EvictForAge = "age"
+	// EvictForParent: the sandbox is in that of the session's parent, which ends.
+	EvictForParent = "parent"
 )
 
 // EvictsBusy reports whether an eviction for this reason is accepted also while a turn runs
 // or is queued: it ends the sandbox before the next turn.
-func EvictsBusy(reason string) bool { return reason == EvictForDrain || reason == EvictForAge }
+func EvictsBusy(reason string) bool {
+	return reason == EvictForDrain || reason == EvictForAge || reason == EvictForParent
+}
 
 // Configure changes a session; nil fields don't change.
 type Configure struct {

@@ -25,6 +25,9 @@ type Options struct {
 	// Workspace is a folder on the sandbox's host to work in, in place. Default: an
 	// empty folder for this session.
 	Workspace string `json:"workspace,omitempty"`
+	// Sandbox is [SandboxOwn] or, for a child session, [SandboxParent]. Default: the
+	// parent's Sandbox, then SandboxOwn.
+	Sandbox string `json:"sandbox,omitempty"`
 	// Model is the agent's name for the model. Default: the profile's, then the
 	// agent's.
 	Model string `json:"model,omitempty"`
@@ -74,6 +77,16 @@ type Options struct {
 	SpawnProfiles []string `json:"spawnProfiles,omitempty"`
 }
 
+// Where a session's agent works.
+const (
+	// SandboxOwn: in a sandbox of its own.
+	SandboxOwn = "own"
+	// SandboxParent: on the host and in the workspace of its parent's sandbox, beside the
+	// parent's agent. Home, processes and conversation are its own. The parent has a
+	// sandbox for as long as such a child is open, also while it is idle itself.
+	SandboxParent = "parent"
+)
+
 // Validate returns an error for the first invalid field.
 func (o Options) Validate() error {
 	if o.Agent == "" {
@@ -83,6 +96,9 @@ func (o Options) Validate() error {
 		if err := validatePermission("permission", o.Permission); err != nil {
 			return err
 		}
+	}
+	if err := o.validateSandbox(); err != nil {
+		return err
 	}
 	if err := validateRules(o.Permissions, o.PermissionDeadline, o.Park, o.UnknownEffects); err != nil {
 		return err
@@ -105,6 +121,19 @@ func (o Options) Validate() error {
 		return err
 	}
 	return validateBag(o.Metadata, o.Tags)
+}
+
+func (o Options) validateSandbox() error {
+	switch o.Sandbox {
+	case "", SandboxOwn:
+		return nil
+	case SandboxParent:
+		if o.Workspace != "" {
+			return Invalid("workspace", fmt.Sprintf("is %s, and sandbox %q", o.Workspace, o.Sandbox), "one of the two: a session in its parent's sandbox works in the parent's workspace")
+		}
+		return nil
+	}
+	return Invalid("sandbox", fmt.Sprintf("is %q", o.Sandbox), fmt.Sprintf("%q, or %q for a child session", SandboxOwn, SandboxParent))
 }
 
 // Temporal refuses a search attribute of more than 2 KiB as JSON, and SQL
@@ -230,6 +259,33 @@ type Input struct {
 	First *Message `json:"first,omitempty"`
 	// Carried is the state of the previous run, at continue-as-new.
 	Carried *State `json:"carried,omitempty"`
+}
+
+// Validate returns an error for the first invalid field of the input of a workflow.
+func (in Input) Validate(workflowID string) error {
+	if err := ValidateID("sessionId", in.SessionID); err != nil {
+		return err
+	}
+	if in.SessionID != workflowID {
+		return Invalid("sessionId", fmt.Sprintf("%q is not the workflow id %q", in.SessionID, workflowID), "the workflow id")
+	}
+	if in.Options.Sandbox == SandboxParent && in.Parent == nil {
+		return Invalid("sandbox", fmt.Sprintf("is %q, and the session has no parent", SandboxParent), fmt.Sprintf("%q", SandboxOwn))
+	}
+	if in.First != nil {
+		if err := in.First.Validate(); err != nil {
+			return err
+		}
+	}
+	return in.Options.Validate()
+}
+
+// Shares returns the parent in whose sandbox the session works; "" for none.
+func (in Input) Shares() string {
+	if in.Parent == nil || in.Options.Sandbox != SandboxParent {
+		return ""
+	}
+	return in.Parent.SessionID
 }
 
 // Unlisted reports whether lists hide the session unless asked for all.

@@ -197,6 +197,8 @@ type Child struct {
 	RunID string `json:"runId,omitempty"`
 	// Interrupt reports whether an interrupt is still to be sent to it.
 	Interrupt bool `json:"interrupt,omitempty"`
+	// Shares reports whether it works in this session's sandbox.
+	Shares bool `json:"shares,omitempty"`
 	// GrantUSD is how much of its parent's limit it may use; 0 if there is no limit.
 	GrantUSD float64 `json:"grantUSD,omitempty"`
 }

@@ -316,7 +316,7 @@ func (c *cli) configure(ctx context.Context, id string, change session.Configure
 
 func (c *cli) spawnCommand() *cobra.Command {
 	var f optionFlags
-	var id, description string
+	var id, description, sandbox string
 	cmd := &cobra.Command{
 		Use:     "spawn ID TEXT|-",
 		Short:   "Start a child session with a first message and print its id",
@@ -324,25 +324,27 @@ func (c *cli) spawnCommand() *cobra.Command {
 		Example: "  sojourn spawn $ID --agent claude \"Review the diff\"",
 		Args:    wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.spawn(cmd.Context(), args[0], args[1], id, description, &f)
+			return c.spawn(cmd.Context(), args[0], args[1], session.SpawnRequest{ID: id, Description: description, Options: session.Options{Sandbox: sandbox}}, &f)
 		},
 	}
 	f.register(c, cmd)
 	cmd.Flags().StringVar(&id, "id", "", "the child's `ID` (default: a new UUID)")
 	cmd.Flags().StringVar(&description, "description", "", "what the child is for, in a few words of `TEXT`")
+	cmd.Flags().StringVar(&sandbox, "sandbox", "", "`WHERE` the child works: own, or parent: in the files of ID's sandbox, beside ID's agent (default: as ID itself)")
 	return cmd
 }
 
-func (c *cli) spawn(ctx context.Context, parent, text, id, description string, f *optionFlags) error {
+func (c *cli) spawn(ctx context.Context, parent, text string, req session.SpawnRequest, f *optionFlags) error {
 	m, err := c.message(text, sendFlags{})
 	if err != nil {
 		return err
 	}
-	o, err := c.options(ctx, id, f)
+	o, err := c.options(ctx, req.ID, f)
 	if err != nil {
 		return err
 	}
-	req := session.SpawnRequest{ID: cmp.Or(id, uuid.NewString()), Options: o, Message: m, Description: description}
+	o.Sandbox = req.Options.Sandbox
+	req.ID, req.Options, req.Message = cmp.Or(req.ID, uuid.NewString()), o, m
 	return c.request(ctx, parent, func(ctx context.Context, h *session.Handle) error {
 		reply, err := h.Spawn(ctx, req)
 		if err != nil {

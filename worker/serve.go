@@ -213,7 +213,9 @@ func newHost(ctx context.Context, s options, me identity, temporal client.Client
 	}
 	var held []string
 	for _, info := range infos {
-		held = append(held, info.SandboxID)
+		if info.Shares == "" {
+			held = append(held, info.SandboxID)
+		}
 	}
 	slots := host.NewSlots(s.capacity, held...)
 	load, err := profileLoader(s)

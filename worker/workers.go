@@ -79,7 +79,7 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	})
 
 	children := &activities.Children{Temporal: c, Stream: light.Stream}
-	register(shared, map[string]any{contract.ActivityCancelChildren: children.CancelChildren})
+	register(shared, map[string]any{contract.ActivityCancelChildren: children.CancelChildren, contract.ActivityParentSandbox: children.ParentSandbox})
 
 	watching := base
 	watching.DisableWorkflowWorker, watching.MaxConcurrentActivityTaskPollers = true, 1
@@ -107,7 +107,7 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	controlling := base
 	controlling.DisableWorkflowWorker, controlling.MaxConcurrentActivityExecutionSize = true, 64
 	control := worker.New(c, session.ControlQueue(hostID), controlling)
-	register(control, map[string]any{contract.ActivitySendControl: h.SendControl, contract.ActivityEndSandbox: h.EndSandbox, contract.ActivityDescribeHost: h.DescribeHost, contract.ActivityDrainHost: h.DrainHost})
+	register(control, map[string]any{contract.ActivitySendControl: h.SendControl, contract.ActivityCreateSandbox: h.CreateSandbox, contract.ActivityEndSandbox: h.EndSandbox, contract.ActivityDescribeHost: h.DescribeHost, contract.ActivityDrainHost: h.DrainHost})
 
 	for _, w := range []worker.Worker{turns, control, create, watch, shared} {
 		if err := w.Start(); err != nil {

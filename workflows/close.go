@@ -19,7 +19,7 @@ func (r *run) requestClose(reason string) {
 	}
 	r.closing = reason
 	r.closeChildren()
-	if r.cur != nil {
+	if r.stopWaiting(); r.cur != nil {
 		r.interrupt("the session closes")
 	}
 }

@@ -106,9 +106,7 @@ func (r *run) interrupt(reason string) bool {
 	if !r.cur.interrupted {
 		r.cur.interrupted, r.cur.reason = true, reason
 		r.st.Aborted = true
-		if r.cur.stopWaiting != nil {
-			r.cur.stopWaiting()
-		}
+		r.stopWaiting()
 		cur := r.cur
 		workflow.Go(r.ctx, func(ctx workflow.Context) { r.pressInterrupt(ctx, cur) })
 	}

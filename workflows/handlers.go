@@ -314,7 +314,7 @@ func (r *run) validateEvict(req session.EvictRequest) error {
 	if session.EvictsBusy(req.Reason) {
 		return nil // it waits for the turn's end
 	}
-	if r.cur != nil && (!r.cur.parked || r.st.Sandbox != nil) || r.runnable() {
+	if r.cur != nil && (!r.cur.parked || r.st.Sandbox != nil) || r.runnable() || r.shares() {
 		return session.ErrBusy
 	}
 	return nil

@@ -52,6 +52,10 @@ type run struct {
 	// idling reports whether the idle timer runs; rearm asks the loop to restart it with
 	// the newly configured idle timeout.
 	idling, rearm bool
+	// stopWaiting ends the wait for a sandbox, if there is one; unplaced is set when none could
+	// be made for a child.
+	stopWaiting workflow.CancelFunc
+	unplaced    bool
 	// waitingFor is what the run waits for other than an agent, for display.
 	waitingFor string
 	// idleLooks counts how often in a row the idle timeout passed with running background
@@ -77,11 +81,11 @@ type run struct {
 }
 
 func newRun(ctx workflow.Context, in session.Input) (*run, error) {
-	if err := validateInput(workflow.GetInfo(ctx).WorkflowExecution.ID, in); err != nil {
+	if err := in.Validate(workflow.GetInfo(ctx).WorkflowExecution.ID); err != nil {
 		return nil, err
 	}
 	free, _ := workflow.NewDisconnectedContext(ctx)
-	r := &run{ctx: free, in: in, st: in.Carried, cancelled: func() bool { return ctx.Err() != nil }}
+	r := &run{ctx: free, in: in, st: in.Carried, stopWaiting: func() {}, cancelled: func() bool { return ctx.Err() != nil }}
 	if r.st == nil {
 		r.st = freshState(in)
 	}
@@ -89,21 +93,6 @@ func newRun(ctx workflow.Context, in session.Input) (*run, error) {
 	r.in.Carried = nil
 	r.unpack()
 	return r, nil
-}
-
-func validateInput(workflowID string, in session.Input) error {
-	if err := session.ValidateID("sessionId", in.SessionID); err != nil {
-		return err
-	}
-	if in.SessionID != workflowID {
-		return session.Invalid("sessionId", fmt.Sprintf("%q is not the workflow id %q", in.SessionID, workflowID), "the workflow id")
-	}
-	if in.First != nil {
-		if err := in.First.Validate(); err != nil {
-			return err
-		}
-	}
-	return in.Options.Validate()
 }
 
 func freshState(in session.Input) *session.State {
@@ -140,6 +129,8 @@ func (r *run) loop() (session.Output, error) {
 			if err := r.runTurn(); err != nil {
 				return r.output(), err
 			}
+		case r.childWantsSandbox():
+			r.unplaced = r.createSandbox() != nil
 		case r.finished():
 			r.requestClose("completed")
 		default:
@@ -242,7 +233,7 @@ func awaitAtMost(ctx workflow.Context, d time.Duration, ready func() bool) (bool
 }
 
 func (r *run) hasWork() bool {
-	return r.closing != "" || r.st.Evict != "" || r.rearm || r.runnable() || r.finished() || r.overlong()
+	return r.closing != "" || r.st.Evict != "" || r.rearm || r.runnable() || r.finished() || r.overlong() || r.childWantsSandbox()
 }
 
 func (r *run) runnable() bool {
@@ -274,7 +265,7 @@ func (r *run) agent() contract.Agent {
 	return contract.Agent{
 		SessionID: r.in.SessionID, Name: r.in.Options.Agent, Profile: r.in.Options.Profile,
 		Model: r.st.Model, Permission: r.st.Permission, Permissions: r.st.Permissions, PermissionDeadline: r.st.PermissionDeadline, Park: r.st.Park,
-		UnknownEffects: r.st.UnknownEffects, Workspace: r.in.Options.Workspace, Native: r.st.Native, SystemPrompt: r.in.Options.SystemPrompt, Spawn: r.in.Options.Spawn,
+		UnknownEffects: r.st.UnknownEffects, Workspace: r.in.Options.Workspace, Native: r.st.Native, SystemPrompt: r.in.Options.SystemPrompt, Spawn: r.in.Options.Spawn, Shares: r.in.Shares(),
 	}
 }
 

@@ -52,7 +52,8 @@ func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (session.Spa
 	}
 	req.Message = msg
 	grant := children.Grant(&req.Options.Limits, r.st.Limits, r.used())
-	r.st.Children = append(r.st.Children, session.Child{SessionID: req.ID, ToolUseID: req.ToolUseID, Agent: cmp.Or(req.Options.Agent, r.in.Options.Agent), GrantUSD: grant})
+	opts := children.Inherit(req.Options, r.options())
+	r.st.Children = append(r.st.Children, session.Child{SessionID: req.ID, ToolUseID: req.ToolUseID, Agent: opts.Agent, Shares: opts.Sandbox == session.SandboxParent, GrantUSD: grant})
 	r.st.Spawns = append(r.st.Spawns, req)
 	s := r.startChild(req)
 	if err := workflow.Await(ctx, func() bool { return s.done || r.renewing() }); err != nil {
@@ -71,6 +72,16 @@ func (r *run) child(id string) *session.Child {
 }
 
 func (r *run) hasChild(id string) bool { return r.child(id) != nil }
+
+// shares reports whether a child works in this session's sandbox.
+func (r *run) shares() bool {
+	return slices.ContainsFunc(r.st.Children, func(c session.Child) bool { return c.Shares })
+}
+
+// childWantsSandbox reports whether a child waits for this session's sandbox.
+func (r *run) childWantsSandbox() bool {
+	return r.st.Sandbox == nil && r.closing == "" && !r.unplaced && r.shares()
+}
 
 func (r *run) childInput(ctx workflow.Context, req session.SpawnRequest) session.Input {
 	opts := children.Inherit(req.Options, r.options())

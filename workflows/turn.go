@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/children"
 	"github.com/sojourn-run/sojourn/workflows/details"
 	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
@@ -23,8 +24,6 @@ type turn struct {
 	began time.Time
 	// live is set while RunTurn is scheduled: controls go to its host; handed once it was.
 	live, handed bool
-	// stopWaiting ends the wait for a sandbox; nil before there is one.
-	stopWaiting workflow.CancelFunc
 	// after is a sequence number before all its events, and anchor the last block of the
 	// main conversation there.
 	after  uint64
@@ -254,23 +253,23 @@ func (r *run) noteArchive(in contract.RunTurnInput, out contract.RunTurnOutput) 
 // createSandbox waits for a slot on a host as long as it takes, or until the turn is
 // interrupted.
 func (r *run) createSandbox() error {
-	ctx, cancel := workflow.WithCancel(workflow.WithActivityOptions(r.ctx, timeouts.Create))
+	ctx, cancel := workflow.WithCancel(r.ctx)
 	defer cancel()
-	defer r.waitFor("a free slot on a host, and the sandbox to be made there")()
-	r.cur.stopWaiting = cancel
-	var out contract.CreateSandboxOutput
+	defer r.waitFor(children.AwaitedPlace(r.in))()
+	r.stopWaiting = cancel
 	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
 		return err
 	}
 	in := contract.CreateSandboxInput{
 		Agent: r.agent(), Restarts: r.st.Restarts, Lost: r.st.LostSandbox, LastSeq: r.st.LastSeq, Reset: r.wasReset(),
 	}
-	if err := workflow.ExecuteActivity(ctx, contract.ActivityCreateSandbox, in).Get(ctx, &out); err != nil {
+	out, err := children.CreateSandbox(ctx, in)
+	if err != nil {
 		r.epochUnknown = true
 		return err
 	}
 	r.st.Sandbox, r.st.LostSandbox, r.st.Evict = &out.Sandbox, nil, ""
-	r.st.Epoch, r.st.LastSeq, r.st.MinTurn, r.epochUnknown = out.Sandbox.Epoch, out.LastSeq, 0, false
+	r.st.Epoch, r.st.LastSeq, r.st.MinTurn, r.epochUnknown, r.unplaced = out.Sandbox.Epoch, out.LastSeq, 0, false, false
 	r.publish()
 	return nil
 }

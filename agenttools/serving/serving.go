@@ -112,7 +112,7 @@ func (c caller) spawn(ctx context.Context, args agenttools.Spawn) (agenttools.Ag
 	}
 	req := session.SpawnRequest{
 		ID: c.id("child"), Message: session.Message{ID: c.id("message"), Text: args.Prompt}, Description: args.Description,
-		Options: session.Options{Agent: args.Agent, Model: args.Model, Profile: args.Profile, Title: args.Description},
+		Options: session.Options{Agent: args.Agent, Model: args.Model, Profile: args.Profile, Sandbox: args.Sandbox, Title: args.Description},
 	}
 	if req.Options, err = c.within(ctx, req.Options); err != nil {
 		return agenttools.Agent{}, err

@@ -73,6 +73,7 @@ func (b *box) Info(_ context.Context) (sandbox.Info, error) {
 		State:     sandbox.State{SandboxID: b.record.ID, Status: sandbox.StatusReady, LastHealthCheck: time.Now().UTC()},
 		SessionID: b.record.SessionID,
 		Epoch:     b.record.Epoch,
+		Shares:    b.record.Shares,
 		Labels:    b.record.Labels,
 		Provider:  "local",
 		Created:   b.record.Created,

@@ -13,6 +13,9 @@ import (
 // symbolic link can turn elsewhere later, and refuses one that would show the
 // agent what the provider hides: a workspace is always visible to the agent.
 func (p *Provider) resolveWorkspace(spec *sandbox.Spec) error {
+	if spec.Shares != "" {
+		return p.shareWorkspace(spec)
+	}
 	if spec.Workspace == "" {
 		return nil
 	}
@@ -36,6 +39,22 @@ func (p *Provider) resolveWorkspace(spec *sandbox.Spec) error {
 		}
 	}
 	spec.Workspace = real
+	return nil
+}
+
+// shareWorkspace sets the Spec's workspace to that of the sandbox that it shares.
+func (p *Provider) shareWorkspace(spec *sandbox.Spec) error {
+	if err := sandbox.CheckID(spec.Shares); err != nil {
+		return fmt.Errorf("field \"shares\": %w", err)
+	}
+	shared, err := p.open(spec.Shares)
+	if err != nil {
+		return fmt.Errorf("field \"shares\": %w", err)
+	}
+	if shared.damage != nil {
+		return fmt.Errorf("field \"shares\": sandbox %s: %w", spec.Shares, shared.damage)
+	}
+	spec.Workspace = shared.paths().Workspace
 	return nil
 }
 

@@ -20,9 +20,14 @@ import (
 // spawnGated starts a child whose turn waits at a gate, and returns when it is there.
 func spawnGated(t *testing.T, parent *session.Handle) (child *session.Handle, gate string) {
 	t.Helper()
+	return spawnGatedWith(t, parent, session.Options{})
+}
+
+func spawnGatedWith(t *testing.T, parent *session.Handle, o session.Options) (child *session.Handle, gate string) {
+	t.Helper()
 	ctx := testContext(t)
 	gate = "child-" + uuid.NewString()
-	reply, err := parent.Spawn(ctx, session.SpawnRequest{Message: session.Message{Text: "GATE " + gate}})
+	reply, err := parent.Spawn(ctx, session.SpawnRequest{Options: o, Message: session.Message{Text: "GATE " + gate}})
 	require.NoError(t, err)
 	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	child, err = spaceOf(t).Client.Get(ctx, reply.ChildID)

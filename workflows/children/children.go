@@ -41,6 +41,7 @@ func Inherit(o, parent session.Options) session.Options {
 	if o.PermissionDeadline == (permission.Deadline{}) {
 		o.PermissionDeadline = parent.PermissionDeadline
 	}
+	o.Sandbox = cmp.Or(o.Sandbox, parent.Sandbox)
 	o.Park = cmp.Or(o.Park, parent.Park)
 	o.MaxTicks = cmp.Or(o.MaxTicks, parent.MaxTicks)
 	if o.Tenant == "" {

@@ -53,6 +53,21 @@ var Create = workflow.ActivityOptions{
 	WaitForCancellation: true,
 }
 
+// CreateOn is [Create] for a sandbox in another one: that one's host needs no free slot, and is
+// lost if no worker takes the task within 45 s.
+func CreateOn(host string) workflow.ActivityOptions {
+	opts := Create
+	opts.TaskQueue, opts.ScheduleToStartTimeout = session.ControlQueue(host), 45*time.Second
+	return opts
+}
+
+// Look waits for a sandbox of the parent as long as it takes, visibly.
+var Look = workflow.ActivityOptions{
+	TaskQueue:           session.TaskQueue,
+	StartToCloseTimeout: 30 * time.Second,
+	RetryPolicy:         patient,
+}
+
 // Turn: a turn may take days, so only the heartbeat detects its death: 3 s, at a heartbeat
 // every second. A new attempt goes to the same host; if no worker takes it within 45 s,
 // longer than the agent's lease of 40 s, the host is lost and no agent runs there any more.

@@ -27,7 +27,7 @@ const patience = (agenttools.MaxWaitSeconds + 10) * time.Second
 func Serve(ctx context.Context, socket string, in io.ReadCloser, out io.WriteCloser) error {
 	s := mcp.NewServer(&mcp.Implementation{Name: agenttools.Server, Version: fmt.Sprint(runner.Protocol)}, nil)
 	add[agenttools.Spawn](s, socket, agenttools.SpawnAgent,
-		"Give a task to another agent, which works in a place of its own, and wait for its answer for a while. Several can work at the same time. An agent ends when it has answered.")
+		"Give a task to another agent, which works in a place of its own or in yours, and wait for its answer for a while. Several can work at the same time. An agent ends when it has answered.")
 	add[agenttools.List](s, socket, agenttools.ListAgents, "List the agents that you have spawned and that are still at work.")
 	add[agenttools.Wait](s, socket, agenttools.WaitAgent, "Wait until agents that you have spawned have answered, and get their answers. Call it again for those that are still running.")
 	add[agenttools.Message](s, socket, agenttools.MessageAgent, "Send a message to an agent that you have spawned and that is still at work, and wait for its answer for a while.")

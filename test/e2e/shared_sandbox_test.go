@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// inParents is a spawn into the parent's sandbox.
+func inParents(text string) session.SpawnRequest {
+	return session.SpawnRequest{Options: session.Options{Sandbox: session.SandboxParent}, Message: session.Message{Text: text}}
+}
+
+// shown runs a child to its end and returns what its last tool printed.
+func shown(t *testing.T, parent *session.Handle, req session.SpawnRequest) string {
+	t.Helper()
+	ctx := testContext(t)
+	x, err := parent.SpawnExecution(ctx, req)
+	require.NoError(t, err)
+	res, err := x.Wait(ctx)
+	require.NoError(t, err)
+	require.NoError(t, res.Raw.Err())
+	var output string
+	for _, b := range res.Outputs {
+		if b.Type == event.BlockToolResult {
+			output = string(b.Output)
+		}
+	}
+	return output
+}
+
+// TestR40RunnerInheritance: a child in its parent's sandbox, its own children after it, and
+// one of another agent work in the parent's files, each in a home of its own; a child that
+// asks for its own sandbox does not. The parent keeps what they wrote.
+func TestR40RunnerInheritance(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{})
+	require.NoError(t, say(t, parent, "TOOL bash: echo of the parent > parents.txt THEN SAY written").Err())
+
+	require.Contains(t, shown(t, parent, inParents("TOOL bash: cat parents.txt; echo of the child > childs.txt; touch ~/mine THEN SAY done")), "of the parent")
+	other := inParents("TOOL bash: cat childs.txt; ls ~ THEN SAY done")
+	other.Options.Agent = "codex"
+	if anyAgent() == other.Options.Agent {
+		other.Options.Agent = "claude"
+	}
+	seen := shown(t, parent, other)
+	require.Contains(t, seen, "of the child")
+	require.NotContains(t, seen, "mine", "a home of its own")
+
+	child, gate := spawnGatedWith(t, parent, session.Options{Sandbox: session.SandboxParent})
+	require.Contains(t, shown(t, child, session.SpawnRequest{Message: session.Message{Text: "TOOL bash: cat parents.txt childs.txt THEN SAY done"}}), "of the parent")
+	own := session.SpawnRequest{Options: session.Options{Sandbox: session.SandboxOwn}, Message: session.Message{Text: "TOOL bash: ls; echo nothing else THEN SAY done"}}
+	require.NotContains(t, shown(t, child, own), "parents.txt")
+
+	at, err := parent.Inspect(ctx)
+	require.NoError(t, err)
+	childs, err := child.Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, at.Sandbox.Host, childs.Sandbox.Host)
+	require.NotEqual(t, at.Sandbox.ID, childs.Sandbox.ID)
+	require.ErrorIs(t, parent.Evict(ctx), session.ErrBusy, "the child works in it")
+	spaceOf(t).Model.Open(gate)
+	eventually(t, func(c *assert.CollectT) bool { return len(childrenOf(t, parent)) == 0 }, patience, tick)
+
+	require.NoError(t, say(t, parent, "TOOL bash: cat childs.txt THEN RECALL").Err())
+	require.Contains(t, lastOutput(t, parent), "of the child")
+	require.NoError(t, parent.Evict(ctx))
+	require.NoError(t, say(t, parent, "TOOL bash: cat childs.txt THEN RECALL").Err())
+	require.Contains(t, lastOutput(t, parent), "of the child", "restored in another sandbox")
+	require.NoError(t, parent.Close(ctx))
+}
+
+// TestSharedSandboxIsMade: a parent that has no sandbox gets one when a child is to work in
+// it, and its agent works there too.
+func TestSharedSandboxIsMade(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{})
+	x, err := parent.SpawnExecution(ctx, inParents("TOOL bash: echo of the child > childs.txt THEN SAY written"))
+	require.NoError(t, err)
+	res, err := x.Wait(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "written", res.Response)
+	require.NoError(t, say(t, parent, "TOOL bash: cat childs.txt THEN RECALL").Err())
+	require.Contains(t, lastOutput(t, parent), "of the child")
+	require.NoError(t, parent.Close(ctx))
+}
+
+// TestSharedSandboxIsNotIdle: the idle timeout of a parent does not end the sandbox in which
+// its child works; it does when the child has ended.
+func TestSharedSandboxIsNotIdle(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{IdleTimeoutMS: (2 * time.Second).Milliseconds()})
+	require.NoError(t, say(t, parent, "SAY ready").Err())
+	_, gate := spawnGatedWith(t, parent, session.Options{Sandbox: session.SandboxParent})
+	eventually(t, func(c *assert.CollectT) bool {
+		i, err := parent.Inspect(ctx)
+		require.NoError(c, err)
+		require.NotNil(c, i.Sandbox)
+		return len(i.Background) == 1 && strings.HasPrefix(i.Background[0], "session ")
+	}, patience, tick)
+	spaceOf(t).Model.Open(gate)
+	eventually(t, func(c *assert.CollectT) bool {
+		s, err := parent.Snapshot(ctx)
+		require.NoError(c, err)
+		return s.Sandbox == nil
+	}, patience, tick)
+	require.NoError(t, parent.Close(ctx))
+}
+
+// TestSharedSandboxIsRefused: without a parent, or with a folder, there is no sandbox to work
+// in.
+func TestSharedSandboxIsRefused(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	_, err := spaceOf(t).Client.Create(ctx, "", session.Options{Agent: anyAgent(), Sandbox: session.SandboxParent})
+	require.ErrorContains(t, err, `sandbox: is "parent", and the session has no parent; want "own"`)
+	parent := open(t, session.Options{})
+	_, err = parent.Spawn(ctx, session.SpawnRequest{Options: session.Options{Sandbox: "theirs"}, Message: session.Message{Text: "SAY no"}})
+	require.ErrorContains(t, err, `sandbox: is "theirs"; want "own", or "parent" for a child session`)
+	_, err = parent.Spawn(ctx, session.SpawnRequest{Options: session.Options{Sandbox: session.SandboxParent, Workspace: "/srv"}, Message: session.Message{Text: "SAY no"}})
+	require.ErrorContains(t, err, "workspace: is /srv")
+	require.NoError(t, parent.Close(ctx))
+}
