@@ -5,11 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // inParents is a spawn into the parent's sandbox.
@@ -129,4 +131,43 @@ func TestSharedSandboxIsRefused(t *testing.T) {
 	_, err = parent.Spawn(ctx, session.SpawnRequest{Options: session.Options{Sandbox: session.SandboxParent, Workspace: "/srv"}, Message: session.Message{Text: "SAY no"}})
 	require.ErrorContains(t, err, "workspace: is /srv")
 	require.NoError(t, parent.Close(ctx))
+}
+
+// TestKillHostOfASharedSandbox: a parent's turn and that of the child in its sandbox are lost
+// with their host. Both continue in the parent's next sandbox.
+func TestKillHostOfASharedSandbox(t *testing.T) {
+	skip.InShort(t, "TestKillHost loses hosts too")
+	inOwnNamespace(t)
+	ctx := testContext(t)
+	k := startKillable(t)
+	parent := open(t, session.Options{})
+	gate := "parent-" + uuid.NewString()
+	asked, err := parent.Send(ctx, session.Message{Text: "GATE " + gate})
+	require.NoError(t, err)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	child, childs := spawnGatedWith(t, parent, session.Options{Sandbox: session.SandboxParent})
+	before, err := parent.Inspect(ctx)
+	require.NoError(t, err)
+	followed := follow(t, child)
+	k.lose()
+	k.start()
+	spaceOf(t).Model.Open(gate)
+	spaceOf(t).Model.Open(childs)
+	res, err := parent.Wait(ctx, asked)
+	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	var in string
+	for _, ev := range followed.closed(t) {
+		switch p := ev.Payload.(type) {
+		case event.EEReady:
+			in = p.Host
+		case event.QueryFailed:
+			t.Fatal(p.Error)
+		}
+	}
+	require.NotEmpty(t, in)
+	require.NotEqual(t, before.Sandbox.Host, in)
+	requireSame(t, child.ID())
+	require.NoError(t, parent.Close(ctx))
+	requireSame(t, parent.ID())
 }
