@@ -110,6 +110,10 @@ type world struct {
 	// inside Finish, and refusing when a message is refused that was sent to the working
 	// agent.
 	beginning, ending, finishing, refusing func()
+	// made are the last sandboxes, by session. lostShares of those in a parent's sandbox are
+	// on a host that does not answer.
+	made       map[string]session.Sandbox
+	lostShares int
 	// awaited are the children of an earlier run whose ends are awaited, and told the
 	// requests that were sent to them: their own workflows are in another environment.
 	awaited map[string]contract.AwaitChildInput
@@ -127,7 +131,7 @@ type held struct {
 func newWorld() *world {
 	return &world{
 		seqs: map[string]uint64{}, epochs: map[string]uint64{}, keys: map[string]bool{},
-		hostOf: map[string]string{}, steered: map[string][]string{}, queues: map[string]string{}, running: map[string]held{}, awaited: map[string]contract.AwaitChildInput{}, awaits: map[string][]byte{},
+		hostOf: map[string]string{}, made: map[string]session.Sandbox{}, steered: map[string][]string{}, queues: map[string]string{}, running: map[string]held{}, awaited: map[string]contract.AwaitChildInput{}, awaits: map[string][]byte{},
 	}
 }
 
@@ -137,7 +141,7 @@ func (w *world) activities() map[string]any {
 		contract.ActivityBegin: w.Begin, contract.ActivityCreateSandbox: w.CreateSandbox,
 		contract.ActivityRunTurn: w.RunTurn, contract.ActivitySendControl: w.SendControl,
 		contract.ActivityEmit: w.Emit, contract.ActivityEndSandbox: w.EndSandbox, contract.ActivityFinish: w.Finish,
-		contract.ActivityCatchUp: w.CatchUp, contract.ActivityAwaitChild: w.AwaitChild,
+		contract.ActivityCatchUp: w.CatchUp, contract.ActivityAwaitChild: w.AwaitChild, contract.ActivityParentSandbox: w.ParentSandbox,
 	}
 }
 
@@ -221,6 +225,10 @@ func (w *world) CreateSandbox(ctx context.Context, in contract.CreateSandboxInpu
 	info := activity.GetInfo(ctx)
 	w.queues[contract.ActivityCreateSandbox] = info.TaskQueue
 	w.places = append(w.places, in)
+	if in.Shared != nil && w.lostShares > 0 {
+		w.lostShares--
+		return contract.CreateSandboxOutput{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+	}
 	if w.noAgent {
 		w.epochs[in.Agent.SessionID]++
 		return contract.CreateSandboxOutput{}, temporal.NewNonRetryableApplicationError("claude is not installed", session.TypeAgentMissing, nil)
@@ -236,7 +244,18 @@ func (w *world) place(in contract.CreateSandboxInput) contract.CreateSandboxOutp
 	id := in.Agent.SessionID
 	w.epochs[id]++
 	sb := session.Sandbox{Host: cmp.Or(w.hostOf[id], host), ID: fmt.Sprintf("%s-e%d", id, w.epochs[id]), Epoch: w.epochs[id], Status: "ready"}
+	w.made[id] = sb
 	return contract.CreateSandboxOutput{Sandbox: sb, LastSeq: w.say(id, event.EEReady{Environment: event.Environment{SandboxID: sb.ID}})}
+}
+
+func (w *world) ParentSandbox(_ context.Context, in contract.ParentSandboxInput) (session.Sandbox, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sb, made := w.made[in.Parent]
+	if !made {
+		return sb, temporal.NewApplicationError("it has none yet", session.TypeNoSlot)
+	}
+	return sb, nil
 }
 
 // makeRoom grants a slot to everything that waits for one.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/agenttools"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/test/skip"
@@ -43,7 +44,7 @@ func shown(t *testing.T, parent *session.Handle, req session.SpawnRequest) strin
 func TestR40RunnerInheritance(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{})
+	parent := open(t, session.Options{Model: "claude-opus-4-5", MaxTicks: 7, Title: "the parent", Tags: []string{"parents"}})
 	require.NoError(t, say(t, parent, "TOOL bash: echo of the parent > parents.txt THEN SAY written").Err())
 
 	require.Contains(t, shown(t, parent, inParents("TOOL bash: cat parents.txt; echo of the child > childs.txt; touch ~/mine THEN SAY done")), "of the parent")
@@ -67,6 +68,11 @@ func TestR40RunnerInheritance(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, at.Sandbox.Host, childs.Sandbox.Host)
 	require.NotEqual(t, at.Sandbox.ID, childs.Sandbox.ID)
+	require.Equal(t, at.Options.Agent, childs.Options.Agent)
+	require.Equal(t, "claude-opus-4-5", childs.Options.Model)
+	require.Equal(t, 7, childs.Options.MaxTicks)
+	require.NotEqual(t, at.Options.Title, childs.Options.Title, "what is the parent's own is not inherited")
+	require.Empty(t, childs.Options.Tags)
 	require.ErrorIs(t, parent.Evict(ctx), session.ErrBusy, "the child works in it")
 	spaceOf(t).Model.Open(gate)
 	eventually(t, func(c *assert.CollectT) bool { return len(childrenOf(t, parent)) == 0 }, patience, tick)
@@ -116,6 +122,21 @@ func TestSharedSandboxIsNotIdle(t *testing.T) {
 		return s.Sandbox == nil
 	}, patience, tick)
 	require.NoError(t, parent.Close(ctx))
+}
+
+// TestAnAgentSharesItsSandbox: an agent lets one that it spawns work in its own folder, in the
+// middle of its turn.
+func TestAnAgentSharesItsSandbox(t *testing.T) {
+	onSharedHost(t)
+	name := anyAgent()
+	parent := open(t, session.Options{Agent: name, Spawn: true})
+	require.NoError(t, say(t, parent, "TOOL bash: echo of the parent > parents.txt THEN SAY written").Err())
+	spawned := oneAgent(t, useTool(t, parent, name, agenttools.SpawnAgent,
+		agenttools.Spawn{Prompt: "TOOL bash: cp parents.txt copied.txt ANDTHEN SAY copied", Sandbox: session.SandboxParent}))
+	require.Equal(t, agenttools.Answered, spawned.Status, spawned.Answer)
+	require.NoError(t, say(t, parent, "TOOL bash: cat copied.txt THEN RECALL").Err())
+	require.Contains(t, lastOutput(t, parent), "of the parent")
+	require.NoError(t, parent.Close(testContext(t)))
 }
 
 // TestSharedSandboxIsRefused: without a parent, or with a folder, there is no sandbox to work

@@ -434,13 +434,15 @@ func TestR36SpawnOptions(t *testing.T) {
 	replaced = spawned(session.Options{Agent: other}, "")
 	require.Equal(t, other, replaced.Agent)
 	require.Empty(t, replaced.Options.Model, "a model is that of one agent")
+	require.NoError(t, say(t, parent, "TOOL bash: echo of the parent > parents.txt THEN SAY written").Err())
+	require.Contains(t, shown(t, parent, inParents("TOOL bash: cat parents.txt THEN SAY done")), "of the parent", "in its parent's sandbox")
 	labels := []string{}
 	for _, ev := range events(t, parent) {
 		if p, ok := ev.Payload.(event.SubagentSpawned); ok {
 			labels = append(labels, p.Description)
 		}
 	}
-	require.Equal(t, []string{"", "the label", ""}, labels)
+	require.Equal(t, []string{"", "the label", "", ""}, labels)
 }
 
 // TestR37SelfSimilarHandle: what a spawn returns is what a send returns: the same type,

@@ -55,6 +55,7 @@ func Run(t *testing.T, setup func(t *testing.T) Bench) {
 		"copy selected": copySelected,
 		"copy escapes":  copyEscapes,
 		"in place":      inPlace,
+		"shared":        shared,
 		"terminate":     terminate,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,6 +144,37 @@ func list(t *testing.T, b Bench) {
 		require.Equal(t, "s1", infos[i].SessionID)
 		require.EqualValues(t, 3, infos[i].Epoch)
 	}
+}
+
+// shared: a sandbox in another one, and one in that, have its workspace and homes of their
+// own. The workspace ends with the first, and not with them.
+func shared(t *testing.T, b Bench) {
+	first := create(t, b.Provider, "first")
+	within := func(id, shares string) sandbox.Sandbox {
+		sb, err := b.Provider.Create(t.Context(), sandbox.Spec{ID: id, SessionID: "s2", Shares: shares})
+		require.NoError(t, err)
+		return sb
+	}
+	second := within("second", "first")
+	third := within("third", "second")
+	_, code := sh(t, first, "echo seen > file; touch ~/mine", "")
+	require.Zero(t, code)
+	for _, sb := range []sandbox.Sandbox{third, second} {
+		info, err := sb.Info(t.Context())
+		require.NoError(t, err)
+		require.NotEmpty(t, info.Shares)
+		out, code := sh(t, sb, "cat file; ls ~; echo "+sb.ID()+" > "+sb.ID(), "")
+		require.Zero(t, code)
+		require.Equal(t, "seen\n", out)
+		require.NoError(t, sb.Terminate(t.Context()))
+	}
+	out, _ := sh(t, first, "cat second third", "")
+	require.Equal(t, "second\nthird\n", out)
+
+	_, err := b.Provider.Create(t.Context(), sandbox.Spec{ID: "a", SessionID: "s", Shares: "none"})
+	require.ErrorIs(t, err, sandbox.ErrNotFound)
+	_, err = b.Provider.Create(t.Context(), sandbox.Spec{ID: "a", SessionID: "s", Shares: "first", Workspace: "/srv"})
+	require.ErrorContains(t, err, "exclude each other")
 }
 
 // sh runs a script until it exits.
