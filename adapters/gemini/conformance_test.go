@@ -1,8 +1,10 @@
 package gemini
 
 import (
+	"encoding/json"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -64,5 +66,39 @@ func TestRetriesEndByThemselves(t *testing.T) {
 	require.Equal(t, 4, r.Model.Stats().Total-requests, "the first request and its repeats")
 	require.Nil(t, r.Ask("SAY well again").Error)
 	require.Equal(t, "well again", r.Said())
+	r.Finish()
+}
+
+// leaving is the adapter for an agent whose first session was opened over a minute's end.
+type leaving struct {
+	*Adapter
+	first *time.Time
+}
+
+func (a leaving) Translator(l adapters.Launch, state json.RawMessage) (adapters.Translator, error) {
+	d := newDialect()
+	d.Parted = func(asked, _ time.Time) bool {
+		if a.first.IsZero() {
+			*a.first = asked
+		}
+		return asked.Equal(*a.first)
+	}
+	return newTranslator(d, l, state)
+}
+
+// TestSessionIsLeft: the program opens another session in the place of one that can't be used,
+// works in it, and goes on with it in its next process.
+func TestSessionIsLeft(t *testing.T) {
+	skip.InShort(t, "with two processes")
+	t.Parallel()
+	agent := conforming()
+	agent.Adapter = leaving{New(), new(time.Time)}
+	r := adaptertest.New(t, agent, adaptertest.Options{})
+	r.Start()
+	require.Nil(t, r.Ask("TOOL bash: echo one THEN SAY two").Error)
+	require.Equal(t, "two", r.Said())
+	r.Restart()
+	require.Nil(t, r.Ask("RECALL").Error)
+	require.Contains(t, r.Said(), "TOOL bash: echo one")
 	r.Finish()
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf16"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -17,6 +18,7 @@ func newDialect() *acp.Dialect {
 	return &acp.Dialect{
 		Agent:  Name,
 		Settle: true,
+		Parted: overAMinute,
 		Modes: map[adapters.Permission]string{
 			adapters.PermissionAllow: "yolo", adapters.PermissionAsk: "default", adapters.PermissionDeny: "default",
 		},
@@ -30,6 +32,13 @@ func newDialect() *acp.Dialect {
 		Spent:    spent,
 		Filler:   filler,
 	}
+}
+
+// overAMinute reports whether a minute ended while a session was opened. The agent makes two
+// recordings of a session, of its messages and of its calls, each in the file of its
+// minute: then the calls may be in a file of their own.
+func overAMinute(asked, opened time.Time) bool {
+	return !asked.IsZero() && asked.Truncate(time.Minute).Before(opened.Truncate(time.Minute))
 }
 
 // rejection is what the agent sends its model, and stores, for a call that the

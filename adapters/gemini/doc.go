@@ -27,7 +27,9 @@
 // name of a minute in the past: by Prepare if it is in the home, by Place if it
 // comes from an archive. The agent continues to write to the file that it has
 // loaded; the other files that it leaves have no prompt and are no transcripts. A
-// session that can't be loaded is followed by a new one, whose file is main.2.
+// session that can't be loaded is followed by a new one, whose file is main.2. Of a
+// new session it records the messages and the calls separately, in one file unless
+// the minute ends in between: then that session is left, and another one opened.
 //
 // A chat file only grows. It is read as a log: what a later line withdraws (a
 // prompt that was cancelled or failed, a history that was compressed) is emitted

@@ -68,5 +68,5 @@ func (*Adapter) NativeID(string, int) string { return "" }
 
 // Translator starts the translation at a state; see the package comment.
 func (*Adapter) Translator(l adapters.Launch, state json.RawMessage) (adapters.Translator, error) {
-	return newTranslator(l, state)
+	return newTranslator(newDialect(), l, state)
 }

@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/test/replay"
 	"github.com/sojourn-run/sojourn/test/skip"
@@ -563,5 +565,33 @@ func TestPromptsLikeTheAgentsOwn(t *testing.T) {
 		require.Equal(t, text, *state.Blocks[2].Content)
 		require.Equal(t, idA+":2", state.Blocks[2].ID)
 		require.Equal(t, idA+":2:text:0", state.Blocks[3].ID)
+	}
+}
+
+// TestSessionOpenedOverAMinute: the recordings of a session that was opened while a minute
+// ended may be two files, so it is left for another.
+func TestSessionOpenedOverAMinute(t *testing.T) {
+	t.Parallel()
+	for ended, left := range map[time.Duration]bool{58 * time.Second: false, 59 * time.Second: true} {
+		tr, err := New().Translator(adapters.Launch{Workspace: "/w"}, nil)
+		require.NoError(t, err)
+		asked := time.Date(2026, 1, 2, 3, 4, 1, 0, time.UTC)
+		step := func(dir event.Dir, at time.Time, line string) {
+			tr.Step(traffic.Record{TS: at, Dir: dir, Line: line})
+		}
+		step(event.DirIn, asked, `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{}}`)
+		step(event.DirOut, asked, `{"jsonrpc":"2.0","id":"i","result":{"protocolVersion":1}}`)
+		step(event.DirIn, asked, string(tr.Due()[0].Data))
+		step(event.DirOut, asked.Add(ended), `{"jsonrpc":"2.0","id":"i/session","result":{"sessionId":"S"}}`)
+		due := tr.Due()
+		if !left {
+			require.Empty(t, due)
+			continue
+		}
+		require.Len(t, due, 1)
+		require.Equal(t, "i/session-again", due[0].ID)
+		step(event.DirIn, asked.Add(ended), string(due[0].Data))
+		step(event.DirOut, asked.Add(ended+time.Second), `{"jsonrpc":"2.0","id":"i/session-again","result":{"sessionId":"T"}}`)
+		require.Empty(t, tr.Due())
 	}
 }

@@ -25,14 +25,14 @@ type kept struct {
 	Headless *headlessState  `json:"headless,omitempty"`
 }
 
-func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) {
+func newTranslator(d *acp.Dialect, l adapters.Launch, raw json.RawMessage) (*translator, error) {
 	var k kept
 	if len(raw) > 0 && string(raw) != "null" {
 		if err := json.Unmarshal(raw, &k); err != nil {
 			return nil, fmt.Errorf("gemini: translator state: %w", err)
 		}
 	}
-	tr, err := acp.New(newDialect(), l, k.ACP)
+	tr, err := acp.New(d, l, k.ACP)
 	if err != nil {
 		return nil, err
 	}

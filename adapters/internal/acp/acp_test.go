@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -119,6 +120,38 @@ func TestOpeningFallsBack(t *testing.T) {
 	tr.Step(out(`{"jsonrpc":"2.0","id":"i0/session-2","result":{"sessionId":"new"}}`))
 	require.Equal(t, "new", tr.Session())
 	require.Contains(t, say(t, tr, "p1", adapters.Prompt{Text: "hi"}), `"sessionId":"new"`)
+}
+
+// A new session that its agent can't use is left, and another is opened; it makes no block.
+func TestOpeningAgain(t *testing.T) {
+	t.Parallel()
+	d := plainDialect()
+	d.Parted = func(asked, opened time.Time) bool { return opened.Sub(asked) > time.Minute }
+	tr := launched(t, d, adapters.Launch{Workspace: "/w"})
+	at := func(minutes int, r traffic.Record) traffic.Record {
+		r.TS = time.Unix(1000, 0).Add(time.Duration(minutes) * time.Minute)
+		return r
+	}
+	say(t, tr, "i0", adapters.Initialize{})
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0","result":{}}`))
+	tr.Step(at(0, in(string(tr.Due()[0].Data))))
+	require.Empty(t, tr.Step(at(2, out(`{"jsonrpc":"2.0","id":"i0/session","result":{"sessionId":"left"}}`))))
+	require.Empty(t, tr.Session())
+	_, err := tr.Encode("p1", adapters.Prompt{Text: "hi"})
+	require.ErrorIs(t, err, adapters.ErrNotYet)
+
+	state, err := tr.State()
+	require.NoError(t, err)
+	other, err := New(d, adapters.Launch{Workspace: "/w"}, state)
+	require.NoError(t, err)
+	due := other.Due()
+	require.Len(t, due, 1)
+	require.JSONEq(t, `{"jsonrpc":"2.0","id":"i0/session-again","method":"session/new","params":{"cwd":"/w","mcpServers":[]}}`, string(due[0].Data))
+	other.Step(at(2, in(string(due[0].Data))))
+	require.Empty(t, other.Due())
+	other.Step(at(3, out(`{"jsonrpc":"2.0","id":"i0/session-again","result":{"sessionId":"S"}}`)))
+	require.Equal(t, "S", other.Session())
+	require.Contains(t, say(t, other, "p1", adapters.Prompt{Text: "hi"}), `"sessionId":"S"`)
 }
 
 // History that follows the answer to the load is waited for: a request is

@@ -2,6 +2,7 @@ package acp
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
@@ -21,6 +22,9 @@ type Dialect struct {
 	// failed is kept, and prompts are named by their requests. Default: only the
 	// agent's own files are kept.
 	Kept bool
+	// Parted reports whether a new session that was asked for and opened at these times
+	// can't be used. Then another is opened. Default: each can. Not with Kept.
+	Parted func(asked, opened time.Time) bool
 	// AskModel: the launch's model is set once the session is open. Default: it is on
 	// the command line.
 	AskModel bool

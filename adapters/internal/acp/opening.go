@@ -172,6 +172,8 @@ func (t *Translator) due() []adapters.Message {
 		due = append(due, t.openSession())
 	case reopen:
 		due = append(due, t.request(t.Process+"/session-2", "session/new", t.replacing(t.state.Session)))
+	case again:
+		due = append(due, t.request(t.Unusable+"-again", "session/new", t.newSession()))
 	case settling:
 		id := fmt.Sprintf("%s/settle-%d", t.Process, t.Settle)
 		if _, waits := t.Sent[id]; !waits {

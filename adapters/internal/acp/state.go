@@ -3,6 +3,7 @@ package acp
 import (
 	"encoding/json"
 	"strconv"
+	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
@@ -18,6 +19,7 @@ const (
 	initialized phase = "initialized" // answered; a session is due
 	opening     phase = "opening"     // a session is requested
 	reopen      phase = "reopen"      // the old session is lost; a new one is due
+	again       phase = "again"       // the new session can't be used; another is due
 	settling    phase = "settling"    // loaded; history may still arrive
 	ready       phase = "ready"
 	refused     phase = "refused"
@@ -33,6 +35,8 @@ type state struct {
 	// Refusal is why there is no session.
 	Refusal string `json:"refusal,omitempty"`
 	Session string `json:"session,omitempty"`
+	// Unusable is the request for the session that can't be used.
+	Unusable string `json:"unusable,omitempty"`
 	// Sent are requests without an answer, by id.
 	Sent map[string]sent `json:"sent,omitempty"`
 	// Unserved are requests of the agent that are not served here, by id.
@@ -78,6 +82,8 @@ const stateVersion = 1
 type sent struct {
 	Method string `json:"m"`
 	Arg    string `json:"a,omitempty"`
+	// At is when a new session was asked for.
+	At time.Time `json:"at,omitzero"`
 }
 
 // replay is what was replayed of the history.

@@ -132,7 +132,7 @@ func (t *Translator) requested(m *message) {
 	case "initialize":
 		t.begin(id)
 	case "session/new":
-		t.Phase, s.Arg = opening, noteOf[string](m.Params.Meta, replacesKey)
+		t.Phase, s.Arg, s.At = opening, noteOf[string](m.Params.Meta, replacesKey), t.Time
 	case "session/load", "session/resume":
 		t.Phase = opening
 		t.loading(m.Params.SessionID, m.Params.Meta)
@@ -162,6 +162,10 @@ func (t *Translator) answered(m *message, line string) {
 	delete(t.Sent, id)
 	switch s.Method {
 	case "initialize", "session/new", "session/load", "session/resume":
+		if s.Method == "session/new" && m.Error == nil && t.dialect.Parted != nil && t.dialect.Parted(s.At, t.Time) {
+			t.Phase, t.Unusable = again, id
+			return
+		}
 		t.opened(s.Method, m)
 		if s.Method == "session/new" && m.Error == nil {
 			t.replaced(s.Arg)
