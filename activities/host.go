@@ -46,6 +46,8 @@ type Host struct {
 	arrived chan struct{}
 	// made are the sandboxes that this process made and that exist.
 	made map[string]bool
+	// ending are the sandboxes that are being ended: none is made in them.
+	ending map[string]bool
 	// left is what the last sweep could not remove; nil for nothing.
 	left error
 	// archivers archive transcripts, and syncers workspaces, by sandbox id.
@@ -59,7 +61,7 @@ type Host struct {
 func NewHost(o HostOptions) *Host {
 	return &Host{
 		Host: host.New(o.Options), o: o,
-		turns: map[string]*attempt{}, arrived: make(chan struct{}), made: map[string]bool{},
+		turns: map[string]*attempt{}, arrived: make(chan struct{}), made: map[string]bool{}, ending: map[string]bool{},
 		archivers: map[string]*archiver{}, syncers: map[string]*workspace.Syncer{},
 	}
 }

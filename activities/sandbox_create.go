@@ -77,9 +77,24 @@ func (h *Host) createSandbox(ctx context.Context, in contract.CreateSandboxInput
 // slotFor takes the slot of a new sandbox; nil for one in another sandbox.
 func (h *Host) slotFor(ctx context.Context, in contract.CreateSandboxInput) (*host.Slot, error) {
 	if in.Shared != nil {
-		return nil, nil
+		return nil, h.checkShared(in.Shared)
 	}
 	return h.TakeSlot(ctx)
+}
+
+// checkShared returns an error if the sandbox in which another one is made is being ended: its
+// session will have another.
+func (h *Host) checkShared(shared *session.Sandbox) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if shared == nil || !h.ending[shared.ID] {
+		return nil
+	}
+	return errGone(shared.ID)
+}
+
+func errGone(sandboxID string) error {
+	return temporal.NewNonRetryableApplicationError(fmt.Sprintf("sandbox %s, in which to make one, has ended", sandboxID), session.TypeHostLost, nil)
 }
 
 // provision creates the sandbox and puts everything into it; after an error nothing of it
@@ -111,11 +126,18 @@ func (h *Host) provision(ctx context.Context, in contract.CreateSandboxInput, sa
 		spec.Shares = in.Shared.ID
 	}
 	sb, err := h.o.Provider.Create(ctx, spec)
+	if errors.Is(err, sandbox.ErrNotFound) {
+		return errGone(spec.Shares)
+	}
 	if err != nil {
 		return h.refusedWorkspace(err)
 	}
 	slot.Fill(sandboxID)
-	if err := h.populate(ctx, of, a, profile, sb, at); err != nil {
+	// The other one may have been asked for those in it before this one was there.
+	if err = h.checkShared(in.Shared); err == nil {
+		err = h.populate(ctx, of, a, profile, sb, at)
+	}
+	if err != nil {
 		return errors.Join(err, h.terminate(context.WithoutCancel(ctx), sb))
 	}
 	return nil

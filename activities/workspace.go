@@ -47,6 +47,7 @@ func (h *Host) forget(sandboxID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.made, sandboxID)
+	delete(h.ending, sandboxID)
 	delete(h.syncers, sandboxID)
 	delete(h.archivers, sandboxID)
 }

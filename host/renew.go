@@ -52,6 +52,8 @@ type demand struct {
 func (h *Host) demand(ctx context.Context, info sandbox.Info, last demand) (demand, error) {
 	reason := ""
 	switch {
+	case info.Shares != "":
+		// Its parent's sandbox, which it is in, stays until it has ended.
 	case h.Draining():
 		reason = session.EvictForDrain
 	case h.o.MaxAge > 0 && time.Since(info.Created) > h.o.MaxAge:

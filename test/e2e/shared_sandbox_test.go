@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -191,4 +192,36 @@ func TestKillHostOfASharedSandbox(t *testing.T) {
 	requireSame(t, child.ID())
 	require.NoError(t, parent.Close(ctx))
 	requireSame(t, parent.ID())
+}
+
+// TestDrainOfASharedSandbox: a drained host waits until the child in a parent's sandbox has
+// done its work; then the parent continues on another host, with what the child wrote.
+func TestDrainOfASharedSandbox(t *testing.T) {
+	skip.InShort(t, "with two hosts")
+	inOwnNamespace(t)
+	startWorker(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{})
+	require.NoError(t, say(t, parent, "SAY ready").Err())
+	child, gate := spawnGatedWith(t, parent, session.Options{Sandbox: session.SandboxParent})
+	queued, err := child.Send(ctx, session.Message{Text: "TOOL bash: echo of the child > childs.txt THEN SAY done"})
+	require.NoError(t, err)
+	host := hostOf(t, parent)
+	startWorker(t)
+	drained := make(chan said, 1)
+	go func() { drained <- program(t, "drain", host) }()
+	eventually(t, func(*assert.CollectT) bool {
+		return regexp.MustCompile(host + ` has 1 sandbox.* being drained`).MatchString(program(t, "doctor").out)
+	}, patience, tick)
+	require.Equal(t, host, hostOf(t, parent))
+	spaceOf(t).Model.Open(gate)
+	require.Equal(t, "done", answeredWell(ctx, t, child, queued).Result.Response)
+	end := <-drained
+	require.Zero(t, end.code, end.err)
+	require.Equal(t, []string{"drain"}, reasons(t, parent))
+	require.Equal(t, []string{"manual"}, reasons(t, child), "it has closed")
+	require.NoError(t, say(t, parent, "TOOL bash: cat childs.txt THEN RECALL").Err())
+	require.Contains(t, lastOutput(t, parent), "of the child")
+	require.NotEqual(t, host, hostOf(t, parent))
+	require.NoError(t, parent.Close(ctx))
 }

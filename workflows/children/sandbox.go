@@ -1,6 +1,8 @@
 package children
 
 import (
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/contract"
@@ -16,26 +18,34 @@ func AwaitedPlace(in session.Input) string {
 	return "a free slot on a host, and the sandbox to be made there"
 }
 
-// maxLooks bounds how often a lost host's sandbox is looked for elsewhere.
-const maxLooks = 3
+// maxLooks bounds how often a sandbox that is gone is looked for again, with a pause before
+// each that doubles up to maxPause: its session may be about to have another, elsewhere.
+const (
+	maxLooks = 10
+	maxPause = 30 * time.Second
+)
 
 // CreateSandbox has a sandbox made: on any host with a free slot, or in that of the
-// session's parent, once that has one. The parent may lose its host meanwhile and have
-// another sandbox elsewhere.
+// session's parent, once that has one. The parent's may end meanwhile, or be lost with its
+// host.
 func CreateSandbox(ctx workflow.Context, in contract.CreateSandboxInput) (out contract.CreateSandboxOutput, err error) {
 	if in.Agent.Shares == "" {
 		ctx = workflow.WithActivityOptions(ctx, timeouts.Create)
 		return out, workflow.ExecuteActivity(ctx, contract.ActivityCreateSandbox, in).Get(ctx, &out)
 	}
-	for range maxLooks {
+	for looks, pause := 0, time.Second; ; pause = min(2*pause, maxPause) {
 		look := workflow.WithActivityOptions(ctx, timeouts.Look)
-		if err = workflow.ExecuteActivity(look, contract.ActivityParentSandbox, contract.ParentSandboxInput{Parent: in.Agent.Shares}).Get(look, &in.Shared); err != nil {
+		in.Shared = nil
+		if err := workflow.ExecuteActivity(look, contract.ActivityParentSandbox, contract.ParentSandboxInput{Parent: in.Agent.Shares}).Get(look, &in.Shared); err != nil {
 			return out, err
 		}
 		create := workflow.WithActivityOptions(ctx, timeouts.CreateOn(in.Shared.Host))
-		if err = workflow.ExecuteActivity(create, contract.ActivityCreateSandbox, in).Get(create, &out); !timeouts.HostLost(err) {
+		err := workflow.ExecuteActivity(create, contract.ActivityCreateSandbox, in).Get(create, &out)
+		if looks++; !timeouts.HostLost(err) || looks == maxLooks {
+			return out, err
+		}
+		if err := workflow.Sleep(ctx, pause); err != nil {
 			return out, err
 		}
 	}
-	return out, err
 }
