@@ -7,12 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/batch"
 	"github.com/sojourn-run/sojourn/jobs"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // resultsOf returns the results of a batch, as the command line prints them.
@@ -86,4 +89,53 @@ func TestBatchOutlivesItsWorkers(t *testing.T) {
 	require.Equal(t, 3, other.code, other.err)
 	require.Contains(t, other.err, "exists, with other items")
 	require.Len(t, resultsOf(t, "the-batch"), 8)
+}
+
+// manyItems is how many items the batch of many has, how many run at once, and for how long it
+// may run: with SOJOURN_LONG set, a thousand.
+func manyItems() (items, window int, atMost time.Duration) {
+	if os.Getenv("SOJOURN_LONG") != "" {
+		return 1000, 16, time.Hour
+	}
+	return 24, 6, patience
+}
+
+// TestBatchOfMany: of a batch whose worker is killed at each quarter of it, every item is
+// answered once, by a session of its own.
+func TestBatchOfMany(t *testing.T) {
+	skip.InShort(t, "TestBatchOutlivesItsWorkers kills a worker too")
+	inOwnNamespace(t)
+	items, window, atMost := manyItems()
+	host := startKillable(t)
+	var lines strings.Builder
+	for n := range items {
+		fmt.Fprintf(&lines, `{"vars": {"n": %d}}`+"\n", n)
+	}
+	file := filepath.Join(t.TempDir(), "items.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte(lines.String()), 0o600))
+	began := time.Now()
+	sojourn(t, "batch", "run", file, "--id", "many", "--agent", "codex", "--prompt", "SAY item {{n}}", "--window", fmt.Sprint(window), "--no-wait")
+	for quarter := 1; quarter <= 4; quarter++ {
+		eventually(t, func(*assert.CollectT) bool {
+			var p batch.Progress
+			sojournJSON(t, &p, "batch", "show", "many")
+			return p.Ended() >= items*quarter/4
+		}, atMost, time.Second)
+		if quarter < 4 {
+			host.killedInTurns(func() {})
+		}
+	}
+	t.Logf("%d items, %d at once, in %s", items, window, time.Since(began).Round(time.Second))
+	sessions := map[string]bool{}
+	all := resultsOf(t, "many")
+	require.Len(t, all, items)
+	for n, l := range all {
+		require.Equal(t, n, l.Index)
+		require.Empty(t, l.Type, l.Message)
+		require.Equal(t, fmt.Sprintf("item %d", n), l.Result.Response)
+		require.Equal(t, 1, l.Attempts)
+		sessions[l.Result.SessionID] = true
+	}
+	require.Len(t, sessions, items)
+	require.Equal(t, items, spaceOf(t).Model.Stats().Total, "no agent is asked twice")
 }
