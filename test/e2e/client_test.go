@@ -177,6 +177,37 @@ func TestR127TimelineOwnership(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
+// TestR133ContextControl: a caller reads the timeline by roles, limit and a budget of tokens, and
+// has an agent that can do it compact what it sends its model; the timeline keeps all.
+func TestR133ContextControl(t *testing.T) {
+	inOwnNamespace(t)
+	startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Agent: "claude"})
+	long := strings.Repeat("long words ", 20)
+	for _, text := range []string{"the first words", long, "the last words"} {
+		require.NoError(t, say(t, h, "SAY "+text).Err())
+	}
+	awaitIdle(t, h)
+	read := func(part session.Timeline) []string {
+		got, err := spaceOf(t).Client.Runtime(ctx, h.ID(), part)
+		require.NoError(t, err)
+		return contents(got.Blocks)
+	}
+	all := []session.Role{session.RoleUser, session.RoleAssistant}
+	require.Equal(t, []string{"SAY the last words", "the last words"}, read(session.Timeline{Roles: all, MaxTokens: 20}), "what the budget has room for, the newest")
+	require.Equal(t, []string{strings.TrimSpace(long), "the last words"}, read(session.Timeline{Roles: all[1:], Limit: 2}))
+
+	require.NoError(t, say(t, h, "/compact").Err())
+	require.NoError(t, say(t, h, "SAY compacted").Err())
+	asked := string(last(spaceOf(t).Model.Recorded()).Body)
+	require.Contains(t, asked, "SAY compacted")
+	require.NotContains(t, asked, "SAY the first words", "the model is sent a summary")
+	require.Contains(t, read(session.Timeline{Roles: all}), "SAY the first words")
+	require.NoError(t, h.Close(ctx))
+	requireParity(t, h.ID())
+}
+
 func contents(blocks []event.Block) (texts []string) {
 	for _, b := range blocks {
 		texts = append(texts, *b.Content)
