@@ -23,6 +23,8 @@ import (
 type ClientOptions struct {
 	// Temporal is not closed by Client.
 	Temporal client.Client
+	// Namespace is Temporal's namespace, for Delete. Default: default.
+	Namespace string
 	// Stream is the live event log, for Events, Wait and Show.
 	Stream *stream.Log
 	// Archive is for Show, List and reopening.

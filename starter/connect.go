@@ -173,8 +173,11 @@ const (
 // client returns a session client for the needed servers; Temporal and the stream
 // are known to answer.
 func (c *cli) client(ctx context.Context, n need) (*session.Client, error) {
-	o := session.ClientOptions{Agents: c.agents, Profile: c.checkProfile}
-	var err error
+	settings, err := c.temporalOptions()
+	if err != nil {
+		return nil, err
+	}
+	o := session.ClientOptions{Agents: c.agents, Profile: c.checkProfile, Namespace: settings.Namespace}
 	if n&needTemporal != 0 {
 		o.Temporal, err = c.temporal(ctx)
 	} else {

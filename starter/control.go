@@ -161,6 +161,40 @@ func (c *cli) closeCommand() *cobra.Command {
 	}
 }
 
+func (c *cli) deleteCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "delete ID",
+		Short: "Delete a closed session for good: conversation, files, record and history",
+		Args:  wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !yes {
+				return usage("nothing brings it back: --yes deletes it, and sojourn export keeps a copy", "session %s is not deleted", args[0])
+			}
+			return c.delete(cmd.Context(), args[0])
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "delete it, without a question")
+	return cmd
+}
+
+func (c *cli) delete(ctx context.Context, id string) error {
+	sc, err := c.client(ctx, needTemporal|needStream|needArchiveNow)
+	if err != nil {
+		return err
+	}
+	slow := c.patience("deleting session %s", id)
+	err = sc.Delete(ctx, id)
+	slow()
+	if err != nil {
+		return err
+	}
+	return c.done(id, "is deleted", struct {
+		SessionID string `json:"sessionId"`
+		Deleted   bool   `json:"deleted"`
+	}{id, true})
+}
+
 func (c *cli) evictCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "evict ID",

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -11,12 +12,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // TestR12TypeLadder: list data ⊂ saved data ⊂ runtime data. Only the last describes
@@ -175,6 +179,57 @@ func TestR127TimelineOwnership(t *testing.T) {
 	require.Equal(t, 2, bad.code)
 	require.Contains(t, bad.err, `--role: "boss" is unknown`)
 	require.NoError(t, h.Close(ctx))
+}
+
+// TestR6Delete: a closed session is deleted from storage for good, lists and listeners hear of
+// it, and its id is a new session's; an open one is not.
+func TestR6Delete(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	c := spaceOf(t).Client
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "TOOL bash: echo kept > file THEN SAY the secret").Err())
+	require.ErrorIs(t, c.Delete(ctx, h.ID()), session.ErrBusy)
+	require.NoError(t, h.Close(ctx))
+	refused := runProgram(t, "sojourn", "", nil, "delete", h.ID())
+	require.Equal(t, 2, refused.code)
+	require.Contains(t, refused.err, "--yes deletes it")
+	kept, err := c.Show(ctx, h.ID(), session.FromArchive)
+	require.NoError(t, err)
+	require.Equal(t, "the secret", *last(kept.State.Blocks).Content)
+
+	listening, heard := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		for change, err := range c.Changes(ctx) {
+			if change.Kind == stream.ChangeMissed {
+				listening <- struct{}{}
+			}
+			if err != nil || change.SessionID == h.ID() && change.Kind == stream.ChangeDeleted {
+				heard <- err
+				return
+			}
+		}
+	}()
+	<-listening
+	require.Equal(t, "session "+h.ID()+" is deleted\n", sojourn(t, "delete", h.ID(), "--yes"))
+	require.NoError(t, <-heard)
+	_, err = spaceOf(t).Archive.Session(ctx, h.ID())
+	require.ErrorIs(t, err, archive.ErrNotFound)
+	sources, err := spaceOf(t).Archive.Sources(ctx, h.ID())
+	require.NoError(t, err)
+	require.Empty(t, sources)
+	for range spaceOf(t).Log.Read(ctx, h.ID(), 0, stream.ReadOptions{}) {
+		t.Fatal("the stream has events of it")
+	}
+	eventually(t, func(*assert.CollectT) bool {
+		_, err := c.Get(ctx, h.ID())
+		return errors.Is(err, session.ErrNotFound)
+	}, patience, tick)
+	require.ErrorIs(t, c.Delete(ctx, h.ID()), session.ErrNotFound)
+	again, err := c.Create(ctx, h.ID(), session.Options{Agent: anyAgent()})
+	require.NoError(t, err)
+	require.Contains(t, say(t, again, "RECALL").Result.Response, "I saw 0 earlier prompts")
+	require.NoError(t, again.Close(ctx))
 }
 
 // TestR133ContextControl: a caller reads the timeline by roles, limit and a budget of tokens, and

@@ -84,7 +84,7 @@ func (s *Space) dial(ctx context.Context) (err error) {
 		return err
 	}
 	s.Client, err = session.NewClient(session.ClientOptions{
-		Temporal: s.Temporal, Stream: s.Log, Archive: s.Archive, Agents: builtin.Registry(),
+		Temporal: s.Temporal, Namespace: s.Namespace, Stream: s.Log, Archive: s.Archive, Agents: builtin.Registry(),
 		Profile: func(_ context.Context, id string) error {
 			return session.Invalid("profile", fmt.Sprintf("%q is unknown", id), "no profile: this stack has none")
 		},

@@ -1,0 +1,75 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// Delete deletes a closed session for good: record, transcripts, workspace and messages in
+// the archive, its events, and its runs in Temporal, which takes them out of lists a moment
+// later. Its child sessions are sessions of their own. After an error it may be called again.
+// Errors: ErrNotFound, and ErrBusy for a session that is open.
+func (c *Client) Delete(ctx context.Context, id string) error {
+	if err := ValidateID("id", id); err != nil {
+		return err
+	}
+	if c.o.Archive == nil || c.o.Stream == nil {
+		return fmt.Errorf("delete session %s: archive and stream are both needed", id)
+	}
+	known, err := c.lookup(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case known.open:
+		return fmt.Errorf("delete session %s: it is open, close it first: %w", id, ErrBusy)
+	case known.terminated:
+		// What cleans up after it would write its record again.
+		if err := c.awaitReconciled(ctx, TerminatedRun{SessionID: id, RunID: known.run}); err != nil {
+			return err
+		}
+	}
+	if err := c.o.Archive.DeleteSession(ctx, id); err != nil {
+		return err
+	}
+	if err := c.o.Stream.Purge(ctx, id); err != nil {
+		return err
+	}
+	if err := c.deleteRuns(ctx, id); err != nil {
+		return c.unavailable("delete session "+id, err)
+	}
+	return c.o.Stream.Changed(ctx, id, stream.ChangeDeleted)
+}
+
+// deleteRuns deletes the histories of a session's runs.
+func (c *Client) deleteRuns(ctx context.Context, id string) error {
+	var token []byte
+	for more := true; more; more = len(token) > 0 {
+		reply, err := c.o.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			PageSize: 1000, NextPageToken: token, Query: "WorkflowId = '" + id + "'",
+		})
+		if err != nil {
+			return err
+		}
+		for _, info := range reply.GetExecutions() {
+			_, err := c.o.Temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
+				Namespace:         cmp.Or(c.o.Namespace, client.DefaultNamespace),
+				WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: info.GetExecution().GetRunId()},
+			})
+			var gone *serviceerror.NotFound
+			if err != nil && !errors.As(err, &gone) {
+				return err
+			}
+		}
+		token = reply.GetNextPageToken()
+	}
+	return nil
+}
