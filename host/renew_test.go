@@ -20,6 +20,8 @@ func (unopened) Open(context.Context, string) (sandbox.Sandbox, error) {
 	return nil, errors.New("no sandbox")
 }
 
+func (unopened) List(context.Context) ([]sandbox.Info, error) { return nil, nil }
+
 // A session that has accepted is asked again only much later, or for another reason: also a
 // host that is drained, returned to service and drained again asks at once.
 func TestDemand(t *testing.T) {
@@ -55,4 +57,7 @@ func TestDemand(t *testing.T) {
 	last.at = last.at.Add(-renewAgain)
 	look(time.Minute, true)
 	require.Len(t, asked, 4, "long unanswered")
+	_, err := h.demand(t.Context(), sandbox.Info{SessionID: "s2", Shares: "another"}, demand{})
+	require.NoError(t, err)
+	require.Len(t, asked, 4, "one in another sandbox goes with that one")
 }
