@@ -101,11 +101,14 @@ func TestWaitBeforeTheFirstEvent(t *testing.T) {
 				return resultOf(completed().Query, "m1", Completed), nil
 			}
 			ctx, log, h := following(t, f)
+			emitted := make(chan struct{})
 			go func() {
+				defer close(emitted)
 				<-asked
 				emit(t, log, 0, completed())
 			}()
 			res, err := h.Wait(ctx, receipt)
+			<-emitted
 			require.NoError(t, err)
 			require.Equal(t, "hello", res.Result.Response)
 		})
@@ -146,7 +149,9 @@ func TestFollowBehindTheEnd(t *testing.T) {
 	require.NoError(t, lastError(h.c.Events(ctx, "s1", last, Follow)))
 
 	f.known["s1"].Status = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	emitted := make(chan struct{})
 	go func() {
+		defer close(emitted)
 		emit(t, log, last, completed())
 		emit(t, log, last+1, event.SessionClosed{})
 	}()
@@ -155,6 +160,7 @@ func TestFollowBehindTheEnd(t *testing.T) {
 		require.NoError(t, err)
 		got = append(got, ev.Context.Seq)
 	}
+	<-emitted
 	require.Equal(t, []uint64{last + 1, last + 2}, got)
 }
 
