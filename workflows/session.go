@@ -69,7 +69,7 @@ type run struct {
 	// while the run waits for that between two turns, to make way.
 	busy   int
 	atEdge bool
-	// writing is set while the deliverer's activity runs, or the one that writes the end.
+	// writing is set while an activity runs that writes to the stream and is no turn's.
 	writing bool
 	// published are the present values of the search attributes.
 	published index.Entry
@@ -130,7 +130,8 @@ func (r *run) loop() (session.Output, error) {
 				return r.output(), err
 			}
 		case r.childWantsSandbox():
-			r.unplaced = r.createSandbox() != nil
+			err := r.createSandbox()
+			r.unplaced = err != nil && !r.catchUp(r.ctx, err)
 		case r.finished():
 			r.requestClose("completed")
 		default:

@@ -80,7 +80,7 @@ func (r *run) shares() bool {
 
 // childWantsSandbox reports whether a child waits for this session's sandbox.
 func (r *run) childWantsSandbox() bool {
-	return r.st.Sandbox == nil && r.closing == "" && !r.unplaced && r.shares()
+	return r.st.Sandbox == nil && r.closing == "" && !r.unplaced && r.outboxEmpty() && r.shares()
 }
 
 func (r *run) childInput(ctx workflow.Context, req session.SpawnRequest) session.Input {

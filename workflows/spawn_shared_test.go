@@ -102,3 +102,24 @@ func TestAChildWaitsForAParentWithoutASandbox(t *testing.T) {
 	p.run()
 	require.Equal(t, session.Completed, p.w.results("child")["to-child"].Outcome)
 }
+
+// A sandbox that is made for a child takes a new epoch, as in a turn: nothing is written under
+// the old one meanwhile.
+func TestNothingIsWrittenWhileAChildsSandboxIsMade(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.crowded = true
+	written := 0
+	p.then(func() { p.update(session.UpdateSpawn, sharedSpawn("child", "HOLD on")) })
+	p.after(time.Second, func() {
+		require.Len(t, p.w.places, 1)
+		written = len(p.w.emits)
+		p.update(session.UpdateConfigure, session.Configure{Title: ptr("meanwhile")})
+	})
+	p.after(time.Second, func() {
+		require.Len(t, p.w.emits, written)
+		require.NoError(t, p.w.makeRoom())
+	})
+	p.after(time.Minute, func() { require.Greater(t, len(p.w.emits), written) })
+	p.run()
+}

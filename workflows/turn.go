@@ -260,6 +260,8 @@ func (r *run) createSandbox() error {
 	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
 		return err
 	}
+	r.writing = true
+	defer func() { r.writing = false }()
 	in := contract.CreateSandboxInput{
 		Agent: r.agent(), Restarts: r.st.Restarts, Lost: r.st.LostSandbox, LastSeq: r.st.LastSeq, Reset: r.wasReset(),
 	}
