@@ -250,7 +250,7 @@ func TestR133ContextControl(t *testing.T) {
 		return contents(got.Blocks)
 	}
 	all := []session.Role{session.RoleUser, session.RoleAssistant}
-	require.Equal(t, []string{"SAY the last words", "the last words"}, read(session.Timeline{Roles: all, MaxTokens: 20}), "what the budget has room for, the newest")
+	require.Equal(t, []string{"SAY the last words", "the last words"}, read(session.Timeline{Roles: all, MaxTokens: 60}), "what the budget has room for, the newest")
 	require.Equal(t, []string{strings.TrimSpace(long), "the last words"}, read(session.Timeline{Roles: all[1:], Limit: 2}))
 
 	require.NoError(t, say(t, h, "/compact").Err())
