@@ -52,8 +52,7 @@ type run struct {
 	// idling reports whether the idle timer runs; rearm asks the loop to restart it with
 	// the newly configured idle timeout.
 	idling, rearm bool
-	// stopWaiting ends the wait for a sandbox, if there is one; unplaced is set when none could
-	// be made for a child.
+	// stopWaiting ends the wait for a sandbox; unplaced: none could be made for a child.
 	stopWaiting workflow.CancelFunc
 	unplaced    bool
 	// waitingFor is what the run waits for other than an agent, for display.

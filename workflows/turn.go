@@ -267,6 +267,7 @@ func (r *run) createSandbox() error {
 	}
 	out, err := children.CreateSandbox(ctx, in)
 	if err != nil {
+		workflow.GetLogger(r.ctx).Warn("no sandbox was made", "error", err)
 		r.epochUnknown = true
 		return err
 	}

@@ -68,7 +68,7 @@ func turnAtOnce(seed uint64) (sent, written []string) {
 
 // TestOrderOfWhatHappensAtOnce: of items that begin and end in the same milliseconds, or are
 // sent later than others that end later, a restored conversation has the order that
-// subscribers saw, since Sojourn keeps what the rollout does not tell.
+// subscribers saw, since Sojourn keeps what the rollout lacks.
 func TestOrderOfWhatHappensAtOnce(t *testing.T) {
 	t.Parallel()
 	differed := 0

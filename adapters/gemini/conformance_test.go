@@ -87,7 +87,7 @@ func (a leaving) Translator(l adapters.Launch, state json.RawMessage) (adapters.
 }
 
 // TestSessionIsLeft: the program opens another session in the place of one that can't be used,
-// works in it, and goes on with it in its next process.
+// works in it, and continues it in its next process.
 func TestSessionIsLeft(t *testing.T) {
 	skip.InShort(t, "with two processes")
 	t.Parallel()

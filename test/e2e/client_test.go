@@ -181,8 +181,8 @@ func TestR127TimelineOwnership(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
-// TestR6Delete: a closed session is deleted from storage for good, lists and listeners hear of
-// it, and its id is a new session's; an open one is not.
+// TestR6Delete: a closed session is deleted from storage for good, lists lose it and
+// listeners are informed, and its id is a new session's; an open one is not.
 func TestR6Delete(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
