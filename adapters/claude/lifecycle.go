@@ -127,6 +127,7 @@ func (t *translator) result(l *line) {
 	t.localCommand()
 	t.flushCommand(event.Main)
 	t.loseOpen()
+	t.endCalls()
 	end := &turnEnd{StopReason: l.StopReason}
 	switch {
 	case strings.HasPrefix(l.TerminalReason, "aborted"):
@@ -268,6 +269,16 @@ func (t *translator) died(how string) {
 	clear(t.Models)
 	clear(t.Early)
 	t.Died(how, midTurn)
+}
+
+// endCalls ends the calls of the main conversation at the end of a turn: one that
+// an interrupt met before the program had begun it has no result, live or on disk.
+func (t *translator) endCalls() {
+	for _, id := range slices.Sorted(maps.Keys(t.Tools)) {
+		if t.Tools[id].Conversation == event.Main {
+			t.closeTool(id, event.Main, true)
+		}
+	}
 }
 
 // endOpen ends the calls and subagents of a process that has ended.
