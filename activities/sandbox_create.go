@@ -59,7 +59,8 @@ func (h *Host) createSandbox(ctx context.Context, in contract.CreateSandboxInput
 	if at.lastSeq, err = h.emit(ctx, at, event.EECreating{Environment: env}, env); err != nil {
 		return contract.CreateSandboxOutput{}, err
 	}
-	if err := h.provision(ctx, in, env.SandboxID, at, slot); err != nil {
+	parts, err := h.provision(ctx, in, env.SandboxID, at, slot)
+	if err != nil {
 		env.Status, env.Message = "terminated", err.Error()
 		_, terr := h.emit(ctx, at, event.EEError{Environment: env}, env)
 		return contract.CreateSandboxOutput{}, errors.Join(err, terr)
@@ -71,7 +72,7 @@ func (h *Host) createSandbox(ctx context.Context, in contract.CreateSandboxInput
 		return contract.CreateSandboxOutput{}, errors.Join(err, h.discard(context.WithoutCancel(ctx), env.SandboxID))
 	}
 	h.Slots.Idle(env.SandboxID)
-	return contract.CreateSandboxOutput{Sandbox: made, LastSeq: last}, nil
+	return contract.CreateSandboxOutput{Sandbox: made, Parts: parts, LastSeq: last}, nil
 }
 
 // slotFor takes the slot of a new sandbox; nil for one in another sandbox.
@@ -97,23 +98,23 @@ func errGone(sandboxID string) error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf("sandbox %s, in which to make one, has ended", sandboxID), session.TypeHostLost, nil)
 }
 
-// provision creates the sandbox and puts everything into it; after an error nothing of it
-// is left.
-func (h *Host) provision(ctx context.Context, in contract.CreateSandboxInput, sandboxID string, at streamEnd, slot *host.Slot) error {
+// provision creates the sandbox, puts everything into it and returns what its profile consists
+// of; after an error nothing of it is left.
+func (h *Host) provision(ctx context.Context, in contract.CreateSandboxInput, sandboxID string, at streamEnd, slot *host.Slot) (adapters.Parts, error) {
 	of := in.Agent
 	a, err := h.o.Agents.Get(of.Name)
 	if err != nil {
-		return err
+		return adapters.Parts{}, err
 	}
 	if _, err := a.Locate(h.o.Getenv); err != nil {
-		return fmt.Errorf("host %s: %w", h.o.ID, err)
+		return adapters.Parts{}, fmt.Errorf("host %s: %w", h.o.ID, err)
 	}
 	profile, err := h.Profile(ctx, of.Profile)
 	if err != nil {
-		return err
+		return adapters.Parts{}, err
 	}
 	if err := h.clearOlder(ctx, of.SessionID, at.epoch); err != nil {
-		return err
+		return adapters.Parts{}, err
 	}
 	h.mu.Lock()
 	h.made[sandboxID] = true
@@ -127,10 +128,10 @@ func (h *Host) provision(ctx context.Context, in contract.CreateSandboxInput, sa
 	}
 	sb, err := h.o.Provider.Create(ctx, spec)
 	if errors.Is(err, sandbox.ErrNotFound) {
-		return errGone(spec.Shares)
+		return adapters.Parts{}, errGone(spec.Shares)
 	}
 	if err != nil {
-		return h.refusedWorkspace(err)
+		return adapters.Parts{}, h.refusedWorkspace(err)
 	}
 	slot.Fill(sandboxID)
 	// The other one may have been asked for those in it before this one was there.
@@ -138,9 +139,9 @@ func (h *Host) provision(ctx context.Context, in contract.CreateSandboxInput, sa
 		err = h.populate(ctx, of, a, profile, sb, at)
 	}
 	if err != nil {
-		return errors.Join(err, h.terminate(context.WithoutCancel(ctx), sb))
+		return adapters.Parts{}, errors.Join(err, h.terminate(context.WithoutCancel(ctx), sb))
 	}
-	return nil
+	return profile.Parts(), nil
 }
 
 // refusedWorkspace returns the bad-input error for a workspace that this host refuses: a

@@ -1,6 +1,11 @@
 package adapters
 
-import "github.com/sojourn-run/sojourn/permission"
+import (
+	"maps"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/permission"
+)
 
 // Profile is what a team gives its agents beside the prompt, independent of any
 // agent's file layout. Adapters turn it into files with ProfileFiles.
@@ -43,6 +48,32 @@ type Profile struct {
 func (p Profile) Policy() permission.Policy {
 	return permission.Policy{Standing: p.Permission, Rules: p.Permissions, Deadline: p.PermissionDeadline, Park: p.Park, Effects: p.UnknownEffects}
 }
+
+// Parts are what a profile gives an agent, by name and without the content.
+type Parts struct {
+	// Instructions reports whether there are any.
+	Instructions bool     `json:"instructions,omitempty"`
+	Rules        []string `json:"rules,omitempty"`
+	Skills       []string `json:"skills,omitempty"`
+	Subagents    []string `json:"subagents,omitempty"`
+	Commands     []string `json:"commands,omitempty"`
+	// MCPServers has the bundled ones too.
+	MCPServers []string `json:"mcpServers,omitempty"`
+	// PermissionRules counts the rules that decide on the agent's calls.
+	PermissionRules int `json:"permissionRules,omitempty"`
+}
+
+// Parts returns what the profile consists of, each list in order.
+func (p Profile) Parts() Parts {
+	servers := slices.Concat(names(p.MCPServers), names(p.BundledMCP))
+	slices.Sort(servers)
+	return Parts{
+		Instructions: p.Instructions != "", Rules: names(p.Rules), Skills: names(p.Skills), Subagents: names(p.Subagents),
+		Commands: names(p.Commands), MCPServers: slices.Compact(servers), PermissionRules: len(p.Permissions),
+	}
+}
+
+func names[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
 
 // MCPServer is an MCP server that the agent connects to: a command on stdio,
 // or a URL.

@@ -53,7 +53,9 @@ type CreateSandboxInput struct {
 // CreateSandboxOutput names the sandbox.
 type CreateSandboxOutput struct {
 	Sandbox session.Sandbox `json:"sandbox"`
-	LastSeq uint64          `json:"lastSeq"`
+	// Parts are those of the profile that is in it.
+	Parts   adapters.Parts `json:"parts,omitzero"`
+	LastSeq uint64         `json:"lastSeq"`
 }
 
 // EndSandboxInput asks to archive what the sandbox holds and to end it.

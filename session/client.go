@@ -34,6 +34,10 @@ type ClientOptions struct {
 	// Profile reports whether a profile exists. Default: any name is accepted, and an
 	// unknown one fails the session at its first turn.
 	Profile func(ctx context.Context, id string) error
+	// MaxTimelineEntries is how many blocks of each conversation Show, ShowTree and Runtime
+	// hold, the newest: a bound for the memory of a caller with sessions of any length. Stream and
+	// archive have all; what a model is to see is chosen by a Timeline. Default: no limit.
+	MaxTimelineEntries int
 	// OnBeforeRestore is called before a closed session is reopened, with its record,
 	// whose Options it may change: the session continues with the changed options.
 	// False cancels: Open returns ErrRestoreCanceled and the session stays closed.
@@ -53,6 +57,9 @@ func NewClient(o ClientOptions) (*Client, error) {
 	}
 	if len(o.Agents.Names()) == 0 {
 		return nil, Invalid("Agents", "is empty", "a registry of adapters")
+	}
+	if o.MaxTimelineEntries < 0 {
+		return nil, Invalid("maxTimelineEntries", "is negative", "0 (no limit) or more")
 	}
 	return &Client{o}, nil
 }

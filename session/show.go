@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/recent"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
@@ -138,7 +139,7 @@ func (c *Client) stillOpen(ctx context.Context, id string) bool {
 
 // showStream folds the events after a number.
 func (c *Client) showStream(ctx context.Context, conv *Conversation, after uint64) error {
-	b := reducer.NewBuilder(reducer.State{})
+	b := recent.New(c.o.MaxTimelineEntries)
 	for ev, err := range c.Events(ctx, conv.SessionID, after, false) {
 		if err != nil {
 			return fmt.Errorf("show session %s: %w", conv.SessionID, err)
@@ -200,7 +201,7 @@ func (c *Client) showArchive(ctx context.Context, conv *Conversation) error {
 	if err != nil {
 		return fmt.Errorf("show session %s: %w", conv.SessionID, err)
 	}
-	b := reducer.NewBuilder(reducer.State{})
+	b := recent.New(c.o.MaxTimelineEntries)
 	for ev, err := range c.o.Archive.Events(ctx, conv.SessionID, agent.Parse) {
 		if err != nil {
 			if ctx.Err() != nil {

@@ -69,6 +69,8 @@ type State struct {
 	Evict string `json:"evict,omitempty"`
 
 	Sandbox *Sandbox `json:"sandbox,omitempty"`
+	// Parts as in Inspection.
+	Parts adapters.Parts `json:"parts,omitzero"`
 	// LostSandbox was lost with its host, and the stream does not have its end yet.
 	LostSandbox *Sandbox `json:"lostSandbox,omitempty"`
 	// Restarts counts sandboxes and agent processes lost.
@@ -314,6 +316,9 @@ type Inspection struct {
 	// Background are the commands that the agent's tools had left running when the idle
 	// timeout last passed: they keep the sandbox.
 	Background []string `json:"background,omitempty"`
+	// Parts are those of the profile in the newest sandbox; zero before the first one and
+	// without a profile.
+	Parts adapters.Parts `json:"parts,omitzero"`
 	// Pending are the ids of the permission requests that wait for a person.
 	Pending []string `json:"pendingPermissions"`
 	// Parked is what a parked turn waits for; nil if none is parked.

@@ -177,7 +177,7 @@ func (c *cli) client(ctx context.Context, n need) (*session.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := session.ClientOptions{Agents: c.agents, Profile: c.checkProfile, Namespace: settings.Namespace}
+	o := session.ClientOptions{Agents: c.agents, Profile: c.checkProfile, Namespace: settings.Namespace, MaxTimelineEntries: c.maxEntries}
 	if n&needTemporal != 0 {
 		o.Temporal, err = c.temporal(ctx)
 	} else {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
@@ -100,6 +101,9 @@ func describeTo(w io.Writer, d description, now time.Time) error {
 		row("title", "%s", d.Title)
 	}
 	row("agent", "%s", d.Agent+suffix(", profile ", d.Profile))
+	if parts := partsLine(d.Parts); parts != "" {
+		row("profile has", "%s", parts)
+	}
 	row("status", "%s", string(d.Status)+parkedSince(d.Parked)+suffix(", waits for ", d.WaitsFor))
 	if d.Sandbox != nil {
 		row("host", "%s, sandbox %s", d.Sandbox.Host, d.Sandbox.ID)
@@ -132,6 +136,28 @@ func describeTo(w io.Writer, d description, now time.Time) error {
 	row("archive", "%s", cmp.Or(d.ArchiveBehind, "up to the last turn"))
 	row("created", "%s (%s)", d.CreatedAt.Format(time.RFC3339), ago(now.Sub(d.CreatedAt)))
 	return bad
+}
+
+// partsLine names what a profile gives the agent; "" for nothing.
+func partsLine(p adapters.Parts) string {
+	var parts []string
+	if p.Instructions {
+		parts = append(parts, "instructions")
+	}
+	for _, kind := range []struct {
+		name string
+		of   []string
+	}{
+		{"rules", p.Rules}, {"skills", p.Skills}, {"subagents", p.Subagents}, {"commands", p.Commands}, {"MCP servers", p.MCPServers},
+	} {
+		if len(kind.of) > 0 {
+			parts = append(parts, kind.name+" "+strings.Join(kind.of, ", "))
+		}
+	}
+	if p.PermissionRules > 0 {
+		parts = append(parts, fmt.Sprintf("permission rules %d", p.PermissionRules))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // number is a figure, or what stands for one that is not known.

@@ -107,7 +107,7 @@ func (b byClock) Err() error {
 
 // flagsOf maps fields to the flags that set them, if the names differ.
 var flagsOf = map[string]string{
-	"roles": "role", "maxTokens": "max-tokens",
+	"roles": "role", "maxTokens": "max-tokens", "maxTimelineEntries": "max-timeline-entries",
 	"limits.costUSD": "max-cost", "limits.tokens": "max-tokens", "limits.turns": "max-turns", "limits.workMs": "max-work",
 	"limits.modelCalls": "max-calls", "maxTicks": "max-ticks", "message.maxTicks": "max-ticks", "permissionDeadline.afterMs": "permission-deadline",
 	"idleTimeoutMs": "idle-timeout", "noProgressMs": "no-progress", "metadata": "meta", "tags": "tag", "systemPrompt": "system-prompt",

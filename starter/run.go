@@ -28,6 +28,8 @@ type cli struct {
 
 	json    bool
 	envFile string
+	// maxEntries is ClientOptions.MaxTimelineEntries.
+	maxEntries int
 
 	// given reports whether a flag of the running command is on the command line;
 	// nil before one runs.

@@ -146,6 +146,7 @@ With --json it prints the state, the same that "sojourn tail ID --json | sojourn
 	cmd.Flags().StringArrayVar(&roles, "role", nil, "only blocks by `user|assistant|tool|system` (repeatable)")
 	cmd.Flags().IntVar(&part.MaxTokens, "max-tokens", 0, "only the newest blocks that have about `N` tokens together")
 	cmd.Flags().IntVar(&part.Limit, "limit", 0, "only the newest `N` blocks")
+	cmd.Flags().IntVar(&c.maxEntries, "max-timeline-entries", 0, "hold only the newest `N` blocks of each conversation in memory")
 	cmd.Flags().BoolVar(&tree, "tree", false, "show the conversations of child sessions, and of theirs, where they were started")
 	cmd.Flags().BoolVar(&messages, "messages", false, "print a JSON record: id, title, messages (id, role, content, timestamp, usage), createdAt, updatedAt, metadata")
 	cmd.Flags().StringVar(&from, "from", string(session.FromAuto), "read from `auto|archive|stream`; auto is the stream for an open session")

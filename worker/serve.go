@@ -25,6 +25,7 @@ import (
 	"github.com/sojourn-run/sojourn/jobs"
 	"github.com/sojourn-run/sojourn/sandbox/local"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/session/profilestore"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
@@ -218,7 +219,7 @@ func newHost(ctx context.Context, s options, me identity, temporal client.Client
 		}
 	}
 	slots := host.NewSlots(s.capacity, held...)
-	load, err := profileLoader(s)
+	load, err := profileLoader(s, store)
 	if err != nil {
 		return nil, err
 	}
@@ -288,20 +289,20 @@ func newJobs(s options, c client.Client, events *stream.Log, store *archive.Arch
 	if err != nil {
 		return nil, err
 	}
-	profile, err := profileLoader(s)
+	profile, err := profileLoader(s, store)
 	return &jobs.Activities{Sessions: sessions, Archive: store, Profile: profile}, err
 }
 
 // profileLoader reads profiles from SOJOURN_PROFILES, with their ${NAME}s filled
 // in from this process's environment.
-func profileLoader(s options) (func(context.Context, string) (adapters.Profile, error), error) {
-	dir := s.Get("SOJOURN_PROFILES")
-	if dir == "" {
+func profileLoader(s options, a *archive.Archive) (func(context.Context, string) (adapters.Profile, error), error) {
+	setting := s.Get("SOJOURN_PROFILES")
+	if setting == "" {
 		return nil, nil
 	}
-	store, err := profiles.Open(dir, profiles.Options{})
+	store, err := profilestore.Open(setting, func() (*archive.Archive, error) { return a, nil })
 	if err != nil {
-		return nil, hinted{err, "SOJOURN_PROFILES names a folder with a folder per profile"}
+		return nil, hinted{err, "SOJOURN_PROFILES names a folder with a folder per profile, or is " + profilestore.InArchive}
 	}
 	return func(ctx context.Context, id string) (adapters.Profile, error) {
 		p, err := store.Load(ctx, id)

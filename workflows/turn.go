@@ -271,7 +271,7 @@ func (r *run) createSandbox() error {
 		r.epochUnknown = true
 		return err
 	}
-	r.st.Sandbox, r.st.LostSandbox, r.st.Evict = &out.Sandbox, nil, ""
+	r.st.Sandbox, r.st.LostSandbox, r.st.Evict, r.st.Parts = &out.Sandbox, nil, "", out.Parts
 	r.st.Epoch, r.st.LastSeq, r.st.MinTurn, r.epochUnknown, r.unplaced = out.Sandbox.Epoch, out.LastSeq, 0, false, false
 	r.publish()
 	return nil

@@ -65,7 +65,7 @@ func (r *run) inspect() session.Inspection {
 	i := session.Inspection{
 		Snapshot: r.snapshot(), Phase: r.phase(), WaitsFor: r.waitingFor, Options: r.options(), CreatedAt: r.in.CreatedAt,
 		LastBlock: r.st.LastBlock, LastTools: append([]ticks.Tool{}, r.st.LastTools...), LastOutcome: r.st.Outcome, Pending: []string{}, Failure: r.st.Failure, ArchiveBehind: r.st.ArchiveBehind,
-		Background: r.st.Background, Epoch: r.st.Epoch, Restarts: r.st.Restarts, HistoryLength: workflow.GetInfo(r.ctx).GetCurrentHistoryLength(),
+		Background: r.st.Background, Parts: r.st.Parts, Epoch: r.st.Epoch, Restarts: r.st.Restarts, HistoryLength: workflow.GetInfo(r.ctx).GetCurrentHistoryLength(),
 	}
 	i.WaitsFor = cmp.Or(i.WaitsFor, r.pausedBy())
 	if r.cur != nil {

@@ -25,10 +25,12 @@ func Resolve(p adapters.Profile, lookup func(name string) (string, bool)) (adapt
 	return resolved, nil
 }
 
-// check refuses a profile that no lookup could complete.
-func check(p adapters.Profile) error {
-	_, err := resolve(p, func(string) (string, bool) { return "", true })
-	return err
+// Check refuses a profile that is not valid, or that no lookup could complete.
+func Check(p adapters.Profile) error {
+	if _, err := resolve(p, func(string) (string, bool) { return "", true }); err != nil {
+		return err
+	}
+	return p.Validate()
 }
 
 func resolve(p adapters.Profile, lookup func(name string) (string, bool)) (adapters.Profile, error) {

@@ -100,8 +100,5 @@ func (s *Store) load(ctx context.Context, id string) (adapters.Profile, error) {
 	if err != nil {
 		return adapters.Profile{}, err
 	}
-	if err := check(p); err != nil {
-		return adapters.Profile{}, err
-	}
-	return p, p.Validate()
+	return p, Check(p)
 }

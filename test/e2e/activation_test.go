@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
@@ -29,6 +30,53 @@ func TestR99NothingButAMessageMakesASandbox(t *testing.T) {
 	require.NoError(t, h.Evict(ctx))
 	require.Eventually(t, func() bool { return len(sandboxes(t, w)) == 0 }, patience, tick)
 	require.NoError(t, say(t, h, "RECALL").Err(), "the next message makes a new one")
+	require.NoError(t, h.Close(ctx))
+}
+
+// TestR32SendMessageFlow: a message makes the sandbox that there is none of, runs and streams;
+// its sender has a receipt at once, and errors as events. Messages that are sent at one time run
+// one after the other, in the one sandbox.
+func TestR32SendMessageFlow(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	texts := []string{"SAY one", "ERR400", "TOOL bash: echo two THEN SAY two", "SAY three"}
+	receipts := make([]session.Receipt, len(texts))
+	var sending errgroup.Group
+	for i, text := range texts {
+		sending.Go(func() (err error) {
+			receipts[i], err = h.Send(ctx, session.Message{Text: text})
+			return err
+		})
+	}
+	require.NoError(t, sending.Wait())
+	for i, r := range receipts {
+		res, err := h.Wait(ctx, r)
+		require.NoError(t, err)
+		require.Equal(t, texts[i] == "ERR400", res.Outcome == session.Failed, "%s: %+v", texts[i], res)
+	}
+
+	running, ran, made := "", []string{}, 0
+	for _, ev := range events(t, h) {
+		switch p := ev.Payload.(type) {
+		case event.EEReady:
+			made++
+		case event.QueryStarted:
+			require.Empty(t, running, "one at a time")
+			require.Equal(t, 1, made, "it runs in the sandbox that was made for the first of them")
+			running, ran = p.ExecutionID, append(ran, p.MessageIDs...)
+		case event.BlockUpsert, event.BlockDelta:
+			require.NotEmpty(t, running)
+		case event.QueryCompleted, event.QueryFailed:
+			running = ""
+		}
+	}
+	var sent []string
+	for _, r := range receipts {
+		sent = append(sent, r.MessageID)
+	}
+	require.ElementsMatch(t, sent, ran, "each once")
+	require.Equal(t, 1, made)
 	require.NoError(t, h.Close(ctx))
 }
 

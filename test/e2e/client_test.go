@@ -181,6 +181,41 @@ func TestR127TimelineOwnership(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
+// TestR126MaxTimelineEntries: a client keeps the newest blocks of a conversation, after each
+// tick, wherever it reads it; stream and archive have all.
+func TestR126MaxTimelineEntries(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	_, err := session.NewClient(session.ClientOptions{Temporal: spaceOf(t).Temporal, Agents: builtin.Registry(), MaxTimelineEntries: -1})
+	var invalid *session.InvalidError
+	require.ErrorAs(t, err, &invalid)
+	require.Equal(t, "maxTimelineEntries", invalid.Field)
+	c, err := session.NewClient(session.ClientOptions{
+		Temporal: spaceOf(t).Temporal, Stream: spaceOf(t).Log, Archive: spaceOf(t).Archive, Agents: builtin.Registry(), MaxTimelineEntries: 3,
+	})
+	require.NoError(t, err)
+	h := open(t, session.Options{})
+	requireNewest := func(from session.From) {
+		t.Helper()
+		all, err := spaceOf(t).Client.Show(ctx, h.ID(), from)
+		require.NoError(t, err)
+		kept, err := c.Show(ctx, h.ID(), from)
+		require.NoError(t, err)
+		require.Equal(t, all.State.Blocks[len(all.State.Blocks)-3:], kept.State.Blocks)
+	}
+	for _, text := range []string{twoTools, "SUBAGENT TOOL bash: echo in ANDTHEN SAY inner THEN SAY outer", "SAY last"} {
+		require.NoError(t, say(t, h, text).Err())
+		requireNewest(session.FromStream)
+	}
+	require.NoError(t, h.Close(ctx))
+	requireNewest(session.FromArchive)
+	var shown reducer.State
+	sojournJSON(t, &shown, "show", h.ID(), "--max-timeline-entries", "2")
+	require.Equal(t, []string{"SAY last", "last"}, contents(shown.Blocks))
+	require.Empty(t, shown.Subagents, "a subagent is left out with its block")
+	requireParity(t, h.ID())
+}
+
 // TestR6Delete: a closed session is deleted from storage for good, lists lose it and
 // listeners are informed, and its id is a new session's; an open one is not.
 func TestR6Delete(t *testing.T) {
@@ -300,4 +335,37 @@ func TestR129WorkspaceFilesByClient(t *testing.T) {
 	look()
 	_, err := c.Files(ctx, "nobody-"+h.ID())
 	require.ErrorIs(t, err, session.ErrNotFound)
+}
+
+// TestR111FilesOfAClosedSession: a file of a closed session is saved and deleted, and its agent
+// finds it so; those of an open one are its agent's.
+func TestR111FilesOfAClosedSession(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	c := spaceOf(t).Client
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "TOOL bash: echo agent > mine.txt; echo x > dead.txt").Err())
+	_, err := c.SaveFile(ctx, h.ID(), "in/brief.txt", 0o644, []byte("no"))
+	require.ErrorIs(t, err, session.ErrBusy)
+	require.ErrorIs(t, c.DeleteFile(ctx, h.ID(), "dead.txt"), session.ErrBusy)
+	require.NoError(t, h.Close(ctx))
+
+	_, err = c.SaveFile(ctx, h.ID(), "in/brief.txt", 0o600, []byte("read me"))
+	require.NoError(t, err)
+	require.NoError(t, c.DeleteFile(ctx, h.ID(), "dead.txt"))
+	var invalid *session.InvalidError
+	_, err = c.SaveFile(ctx, h.ID(), "../out", 0o600, nil)
+	require.ErrorAs(t, err, &invalid)
+	require.Equal(t, "path", invalid.Field)
+	_, err = c.SaveFile(ctx, "nobody-"+h.ID(), "a", 0o600, nil)
+	require.ErrorIs(t, err, session.ErrNotFound)
+
+	h, err = c.Open(ctx, h.ID(), session.Options{})
+	require.NoError(t, err)
+	require.NoError(t, say(t, h, "TOOL bash: cat in/brief.txt mine.txt; ls").Err())
+	seen := lastOutput(t, h)
+	require.Contains(t, seen, "read me")
+	require.Contains(t, seen, "agent")
+	require.NotContains(t, seen, "dead.txt")
+	require.NoError(t, h.Close(ctx))
 }

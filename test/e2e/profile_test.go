@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -126,6 +127,22 @@ func TestR96ProfileFilesReachTheAgent(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "a file to start with", string(data))
 	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestR30InspectParts: inspect and describe name what the session's agent is made of.
+func TestR30InspectParts(t *testing.T) {
+	inOwnNamespace(t)
+	_, h, _ := startProfiled(t)
+	ctx := testContext(t)
+	require.Zero(t, inspection(t, h).Parts, "there is no sandbox yet")
+	require.NoError(t, say(t, h, "SAY told").Err())
+	require.Equal(t, adapters.Parts{
+		Instructions: true, Rules: []string{"style"}, Skills: []string{"buoys", "knots"}, Subagents: []string{"checker"},
+		Commands: []string{"dock", "greet"}, MCPServers: []string{"bundled", "outer"},
+	}, inspection(t, h).Parts)
+	require.Contains(t, sojourn(t, "describe", h.ID()),
+		"instructions; rules style; skills buoys, knots; subagents checker; commands dock, greet; MCP servers bundled, outer\n")
+	require.NoError(t, h.Close(ctx))
 }
 
 // probed is the output of mcpServer's tool.
@@ -244,14 +261,43 @@ func filesWith(t *testing.T, dir, text string) []string {
 	return found
 }
 
-// TestR98UnknownProfile: a session with an unknown profile is not created; one whose
+// TestR111ProfilesInTheArchive: a profile that is pushed is listed, loaded by every worker that
+// reads the archive, with the worker's own variables, and deleted.
+func TestR111ProfilesInTheArchive(t *testing.T) {
+	inOwnNamespace(t)
+	secret := "planted-" + uuid.NewString()
+	folder := writeProfile(t)
+	startWorker(t, "SOJOURN_PROFILES=archive:", "E2E_PLANTED="+secret)
+	refused(t, newWithProfile(t, "archive:", "claude", "full"), 2, `profile: "full" is not in archive:`, "the id of a profile there")
+	require.Contains(t, sojourn(t, "profile", "push", filepath.Join(folder, "full")), "profile full is in the archive: instructions; rules style; skills buoys, knots")
+	require.NoError(t, os.RemoveAll(folder))
+	h := openWithProfile(t, "archive:", "claude", "full")
+	require.NoError(t, say(t, h, "/greet team").Err())
+	digest := sha256.Sum256([]byte(secret))
+	require.Equal(t, hex.EncodeToString(digest[:]), probe(t, h, "bundled").Digest)
+	require.NoError(t, h.Close(testContext(t)))
+
+	listing := runProgram(t, "sojourn", "", []string{"SOJOURN_PROFILES=archive:"}, "profile", "ls", "--json")
+	require.Zero(t, listing.code, listing.err)
+	var list []struct{ ID, Description string }
+	require.NoError(t, json.Unmarshal([]byte(listing.out), &list))
+	require.Equal(t, []struct{ ID, Description string }{{"full", "has everything"}}, list)
+	sojourn(t, "profile", "delete", "full")
+	refused(t, newWithProfile(t, "archive:", "claude", "full"), 2, `profile: "full" is not in archive:`, "the id of a profile there")
+	bad := filepath.Join(t.TempDir(), "bad")
+	require.NoError(t, os.MkdirAll(bad, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(bad, "profile.json"), []byte(`{"permision": "ask"}`), 0o600))
+	refused(t, runProgram(t, "sojourn", "", nil, "profile", "push", bad), 1, `file profile.json: json: unknown field "permision"`, "correct the profile's files")
+}
+
+// TestR98: a session with an unknown profile is not created; one whose
 // profile is removed later fails its turn by name.
 func TestR98UnknownProfile(t *testing.T) {
 	inOwnNamespace(t)
 	store := writeProfile(t)
 	w := startWorker(t, "SOJOURN_PROFILES="+store, "E2E_PLANTED=x")
 	before := listed(t, session.ListOptions{Children: true})
-	refused(t, newWithProfile(t, store, "claude", "nope"), 2, `profile: "nope" is not in `+store, "a folder's name in SOJOURN_PROFILES")
+	refused(t, newWithProfile(t, store, "claude", "nope"), 2, `profile: "nope" is not in `+store, "the id of a profile there")
 	require.ElementsMatch(t, before, listed(t, session.ListOptions{Children: true}))
 
 	made := newWithProfile(t, store, "claude", "full")
