@@ -3,11 +3,15 @@ package e2e
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
 	"github.com/sojourn-run/sojourn/schedules"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // TestScheduleWhileNoWorkerRan: what a schedule starts while no worker runs is done when one
@@ -55,4 +59,73 @@ func TestScheduleWhileNoWorkerRan(t *testing.T) {
 	gone := runProgram(t, "sojourn", "", nil, "schedule", "trigger", "nightly")
 	require.Equal(t, 1, gone.code, gone.err)
 	require.Contains(t, gone.err, "nightly")
+}
+
+// TestScheduleCatchesUp: what was due while the server was away is started when it is back, each
+// time once, and done when a worker runs. What is later than the schedule allows is left out.
+func TestScheduleCatchesUp(t *testing.T) {
+	skip.InShort(t, "TestScheduleWhileNoWorkerRan has what was due while no worker ran")
+	t.Parallel()
+	s := newServer(t)
+	w := &world{temporal: s, nats: s, s3: s}
+	w.inhabit(t)
+	env := append(w.variables(), "TEMPORAL_NAMESPACE=default")
+	run := func(args ...string) {
+		t.Helper()
+		out := runProgram(t, "sojourn", "", env, args...)
+		require.Zero(t, out.code, out.err)
+	}
+	const every = 2 * time.Second
+	run("schedule", "create", "ticks", "SAY a tick", "--every", every.String(), "--agent", "codex", "--session", "ticking", "--overlap", "allow")
+	run("schedule", "create", "strict", "SAY strict", "--every", every.String(), "--agent", "codex", "--session", "strict", "--overlap", "allow", "--catch-up", "10s")
+	temporal, err := client.DialContext(testContext(t), client.Options{HostPort: w.env["TEMPORAL_ADDRESS"], Logger: silent{}})
+	require.NoError(t, err)
+	t.Cleanup(temporal.Close)
+	ran := func(id string) (info client.ScheduleInfo) {
+		eventually(t, func(c *assert.CollectT) bool {
+			d, err := temporal.ScheduleClient().GetHandle(testContext(t), id).Describe(testContext(t))
+			require.NoError(c, err)
+			info = d.Info
+			return true
+		}, patience, tick)
+		return info
+	}
+	require.Eventually(t, func() bool { return ran("ticks").NumActions > 0 && ran("strict").NumActions > 0 }, patience, tick)
+
+	s.stop()
+	away := time.Now()
+	pass(t, away, 16*time.Second)
+	s.start()
+	back := time.Now()
+	require.Eventually(t, func() bool {
+		recent := ran("ticks").RecentActions
+		return len(recent) > 0 && recent[len(recent)-1].ScheduleTime.After(back)
+	}, patience, tick)
+	run("schedule", "pause", "ticks")
+	run("schedule", "pause", "strict")
+
+	late := 0
+	recent := ran("ticks").RecentActions
+	for n, a := range recent {
+		if n > 0 {
+			require.Equal(t, every, a.ScheduleTime.Sub(recent[n-1].ScheduleTime), "each time once")
+		}
+		if a.ScheduleTime.Before(back) && a.ActualTime.After(back.Add(-time.Second)) {
+			late++
+		}
+	}
+	require.GreaterOrEqual(t, late, 5, "%+v", recent)
+	require.Positive(t, ran("strict").NumActionsMissedCatchupWindow)
+
+	w.worker = startWorker(t, w.variables()...)
+	h, err := w.client.Get(testContext(t), "ticking")
+	require.ErrorIs(t, err, session.ErrNotFound, "no worker has run yet")
+	require.Eventually(t, func() bool {
+		if h, err = w.client.Get(testContext(t), "ticking"); err != nil {
+			return false
+		}
+		now, err := h.Snapshot(testContext(t))
+		return err == nil && now.Turns == ran("ticks").NumActions && now.Status == session.StatusIdle
+	}, 2*patience, tick)
+	require.NoError(t, h.Close(testContext(t)))
 }
