@@ -24,19 +24,27 @@ const (
 	sendRounds = 60
 )
 
-// pacedWorker starts a worker whose agent is this program.
-func (b *bench) pacedWorker(ctx context.Context) (h *host, program string, err error) {
+// pacedAgent returns this program under its other name.
+func (b *bench) pacedAgent() (program string, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
 	// The agent's sandbox must see the program, and the stack's folders are hidden from
 	// it. So the program keeps its path, and a symlink has the other name.
 	program = filepath.Join(b.stack.Dir, pacedProgram)
 	if err := os.Symlink(self, program); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	return program, nil
+}
+
+// pacedWorker starts a worker whose agent is this program.
+func (b *bench) pacedWorker(ctx context.Context, extra ...string) (h *host, program string, err error) {
+	if program, err = b.pacedAgent(); err != nil {
 		return nil, "", err
 	}
-	h, err = b.startHost(ctx, "SOJOURN_CLAUDE="+program)
+	h, err = b.startHost(ctx, append(extra, "SOJOURN_CLAUDE="+program)...)
 	return h, program, err
 }
 

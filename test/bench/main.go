@@ -76,8 +76,12 @@ func parts() []part {
 		{"send", "a message to the agent's stdin", true, (*bench).send},
 		{"receipt", "a message to a busy session, with 50 of them", true, (*bench).receipt},
 		{"history", "what turns add to workflow history", true, (*bench).turnEvents},
+		{"spawn", "a child session's first prompt", true, (*bench).spawn},
 		{"memory", "20 idle sessions on one worker", true, (*bench).memory},
 		{"parallel", "16 sessions at once on two workers", true, (*bench).parallel},
+		{"tree", "111 sessions in three levels, interrupted and closed", true, (*bench).tree},
+		{"batch", "1 000 jobs through 32 places", true, (*bench).batch},
+		{"queue", "10 000 items that wait, against 100", true, (*bench).queue},
 		{"turns", "whole turns, turn 1 000 against turn 20", true, (*bench).turns},
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -41,32 +42,52 @@ func pacedMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 type paced struct {
 	out     io.Writer
 	session string
+	// lines are those of stdin; it is closed at their end.
+	lines chan arrived
+}
+
+// arrived is a line, and when it was read.
+type arrived struct {
+	data []byte
+	came time.Duration
 }
 
 func (a *paced) serve(stdin io.Reader) error {
-	lines := bufio.NewReader(stdin)
-	for {
-		line, err := lines.ReadBytes('\n')
-		came := monotonic()
-		if err == io.EOF {
-			return nil
+	a.lines = make(chan arrived)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(a.lines)
+		in := bufio.NewReader(stdin)
+		for {
+			line, err := in.ReadBytes('\n')
+			if err != nil {
+				if err == io.EOF {
+					err = nil
+				}
+				failed <- err
+				return
+			}
+			a.lines <- arrived{line, monotonic()}
 		}
-		if err == nil {
-			err = a.hear(line, came)
-		}
-		if err != nil {
+	}()
+	for line := range a.lines {
+		if err := a.hear(line.data, line.came); err != nil {
 			return err
 		}
 	}
+	return <-failed
 }
 
 // pacedLine is what the agent reads of a line from the host.
 type pacedLine struct {
-	Type      string          `json:"type"`
-	RequestID string          `json:"request_id"`
-	UUID      string          `json:"uuid"`
-	Session   string          `json:"session_id"`
-	Message   json.RawMessage `json:"message"`
+	Type      string `json:"type"`
+	RequestID string `json:"request_id"`
+	Request   struct {
+		Subtype string `json:"subtype"`
+	} `json:"request"`
+	UUID    string          `json:"uuid"`
+	Session string          `json:"session_id"`
+	Message json.RawMessage `json:"message"`
 }
 
 func (a *paced) hear(data []byte, came time.Duration) error {
@@ -76,7 +97,7 @@ func (a *paced) hear(data []byte, came time.Duration) error {
 	}
 	switch l.Type {
 	case "control_request":
-		return a.say(`{"type":"control_response","response":{"subtype":"success","request_id":%q,"response":{}}}`, l.RequestID)
+		return a.agree(l)
 	case "user":
 		a.session = l.Session
 		n, pause, err := parsePace(l.Message)
@@ -86,6 +107,25 @@ func (a *paced) hear(data []byte, came time.Duration) error {
 		return a.turn(l, came, n, pause)
 	}
 	return nil
+}
+
+// agree answers a request.
+func (a *paced) agree(l pacedLine) error {
+	return a.say(`{"type":"control_response","response":{"subtype":"success","request_id":%q,"response":{}}}`, l.RequestID)
+}
+
+// interrupted answers what comes in the middle of a turn, and reports whether it interrupts it.
+func (a *paced) interrupted(data []byte) (bool, error) {
+	var l pacedLine
+	if err := json.Unmarshal(data, &l); err != nil || l.Type != "control_request" {
+		return false, err
+	}
+	return l.Request.Subtype == "interrupt", a.agree(l)
+}
+
+// pacedPrompt returns the line with a prompt.
+func pacedPrompt(text string) string {
+	return fmt.Sprintf(`{"type":"user","message":{"content":[{"type":"text","text":%q}]}}`, text) + "\n"
 }
 
 // parsePace parses a prompt.
@@ -131,24 +171,34 @@ func (a *paced) turn(l pacedLine, came time.Duration, n int, pause time.Duration
 	tick := time.NewTicker(max(pause, time.Microsecond))
 	defer tick.Stop()
 	for range n {
-		<-tick.C
+		select {
+		case <-tick.C:
+		case line, more := <-a.lines:
+			if !more {
+				return nil
+			}
+			if stops, err := a.interrupted(line.data); stops || err != nil {
+				return errors.Join(err, a.end(id, whole, `"is_error":true,"terminal_reason":"aborted_streaming"`))
+			}
+			continue
+		}
 		now := stamp(monotonic())
 		if err := a.say("%s", deltaLine(now)); err != nil {
 			return err
 		}
 		whole += now
 	}
-	return a.end(id, whole)
+	return a.end(id, whole, `"is_error":false`)
 }
 
-func (a *paced) end(id, whole string) error {
+func (a *paced) end(id, whole, how string) error {
 	for _, line := range []string{
 		fmt.Sprintf(`{"type":"assistant","message":{"id":%q,"type":"message","role":"assistant","model":"paced","content":[{"type":"text","text":%q}]},"uuid":%q,"session_id":%q}`,
 			id, whole, uuid.NewString(), a.session),
 		streamed(`{"type":"content_block_stop","index":0}`),
 		streamed(`{"type":"message_stop"}`),
-		fmt.Sprintf(`{"type":"result","subtype":"success","is_error":false,"result":%q,"stop_reason":"end_turn","session_id":%q,"total_cost_usd":0,"usage":{"input_tokens":1,"output_tokens":1}}`,
-			"done", a.session),
+		fmt.Sprintf(`{"type":"result","subtype":"success",%s,"result":%q,"stop_reason":"end_turn","session_id":%q,"total_cost_usd":0,"usage":{"input_tokens":1,"output_tokens":1}}`,
+			how, "done", a.session),
 		`{"type":"system","subtype":"session_state_changed","state":"idle"}`,
 	} {
 		if err := a.say("%s", line); err != nil {

@@ -34,7 +34,7 @@ type Machine struct {
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	// Unit is deltas/s, lines/s, MB/s, s, bytes, events, requests or ratio; it decides how the table
+	// Unit is deltas/s, lines/s, jobs/s, MB/s, s, bytes, events, requests or ratio; it decides how the table
 	// shows the numbers.
 	Unit string `json:"unit"`
 	// Floor is what the bare parts cost in the same run; FloorIs names them.
@@ -159,6 +159,8 @@ func show(v float64, unit string) string {
 			return fmt.Sprintf("%.1f kB", v/1e3)
 		}
 		return fmt.Sprintf("%.0f MB", v/1e6)
+	case "jobs/s":
+		return fmt.Sprintf("%.2f /s", v)
 	case "requests":
 		return fmt.Sprintf("%.1f", v)
 	case "ratio":
