@@ -43,8 +43,10 @@ func toApplicationError(err error) error {
 	var app *temporal.ApplicationError
 	var invalid *session.InvalidError
 	switch {
-	case err == nil, errors.As(err, &app), errors.Is(err, context.Canceled):
+	case err == nil, errors.Is(err, context.Canceled):
 		return err
+	case errors.As(err, &app):
+		return typedAs(app, err)
 	case errors.As(err, &invalid):
 		return session.ToTemporal(err)
 	}
@@ -54,6 +56,17 @@ func toApplicationError(err error) error {
 		}
 	}
 	return err
+}
+
+// typedAs returns err with the type of app, which is in it: Temporal sees the type of an outermost
+// error alone, and would try again what is wrapped or joined.
+func typedAs(app *temporal.ApplicationError, err error) error {
+	if err == error(app) {
+		return err
+	}
+	return temporal.NewApplicationErrorWithOptions(err.Error(), app.Type(), temporal.ApplicationErrorOptions{
+		NonRetryable: app.NonRetryable(), NextRetryDelay: app.NextRetryDelay(), Category: app.Category(), Cause: app,
+	})
 }
 
 // errAhead is the error for a run that was reset and whose stream has more than it knows.

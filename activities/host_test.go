@@ -76,6 +76,11 @@ func TestCrossing(t *testing.T) {
 		require.False(t, errors.As(toApplicationError(err), &app), "%v is no %s", err, want)
 	}
 	require.ErrorIs(t, toApplicationError(fmt.Errorf("x: %w", context.Canceled)), context.Canceled)
+	// Temporal looks at the outermost error alone.
+	crossed, is := toApplicationError(fmt.Errorf("x: %w", errors.Join(errGone("b1"), nil))).(*temporal.ApplicationError)
+	require.True(t, is)
+	require.Equal(t, session.TypeHostLost, crossed.Type())
+	require.True(t, crossed.NonRetryable())
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, toApplicationError(fmt.Errorf("x: %w", session.Invalid("workspace", "is no folder", "a folder"))), &app)
 	require.Equal(t, session.TypeInvalid, app.Type())

@@ -28,7 +28,11 @@ func (h *Host) EndSandbox(ctx context.Context, in contract.EndSandboxInput) (con
 func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (contract.EndSandboxOutput, error) {
 	var end host.EndReport
 	if in.UnlessBusy {
-		if commands, err := h.commandsIn(ctx, in.Sandbox.ID); err != nil || len(commands) > 0 {
+		commands, err := h.commandsIn(ctx, in.Sandbox.ID)
+		if len(commands) == 0 && in.Shared {
+			commands = []string{"a child session that has no place in it yet"}
+		}
+		if err != nil || len(commands) > 0 {
 			return contract.EndSandboxOutput{LastSeq: in.LastSeq, Background: commands}, err
 		}
 	}

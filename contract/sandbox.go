@@ -67,6 +67,8 @@ type EndSandboxInput struct {
 	LastSeq uint64 `json:"lastSeq,omitempty"`
 	// UnlessBusy leaves a sandbox alone if its agent's tools have left running commands.
 	UnlessBusy bool `json:"unlessBusy,omitempty"`
+	// Shared reports that a child session is open that works in it, or is about to: it is busy.
+	Shared bool `json:"shared,omitempty"`
 	// Reset as in RunTurnInput.
 	Reset bool `json:"reset,omitempty"`
 }

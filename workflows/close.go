@@ -66,9 +66,9 @@ func (r *run) finish() error {
 const maxBackground = 24 * time.Hour
 
 // endIdle ends the sandbox of a session that was idle for its idle timeout, unless commands
-// run in it: then the timeout starts again.
+// run in it, or a child is open that is to: then the timeout starts again.
 func (r *run) endIdle() {
-	r.endSandbox(contract.EndSandboxInput{Reason: "idle", UnlessBusy: workflow.Now(r.ctx).Sub(r.st.LastActivity) < maxBackground})
+	r.endSandbox(contract.EndSandboxInput{Reason: "idle", Shared: r.shares(), UnlessBusy: r.shares() || workflow.Now(r.ctx).Sub(r.st.LastActivity) < maxBackground})
 	if len(r.st.Background) > 0 {
 		r.idleLooks++
 	}

@@ -44,6 +44,33 @@ func TestAChildInItsParentsSandbox(t *testing.T) {
 	require.Equal(t, "s1-e2", p.w.places[1].Shared.ID)
 }
 
+// The idle timeout leaves a sandbox alone while a child is open that is to work in it, however long
+// the child takes to begin.
+func TestASharedSandboxIsNotIdle(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.background = []string{"session child"}
+	p.then(func() { p.update(session.UpdateSpawn, sharedSpawn("child", "HOLD on")) })
+	p.after(30*time.Hour, func() { require.NotNil(t, p.snapshot().Sandbox) })
+	p.then(func() { require.NoError(t, p.w.letGo("child")) })
+	p.after(time.Hour, func() { p.w.background = nil })
+	p.after(time.Hour, func() { require.Nil(t, p.snapshot().Sandbox) })
+	p.run()
+	var looks, shared int
+	for _, in := range p.w.ended {
+		if in.Agent.SessionID != "s1" || in.Reason != "idle" {
+			continue
+		}
+		looks++
+		if in.Shared {
+			shared++
+			require.True(t, in.UnlessBusy, "after a day too")
+		}
+	}
+	require.Positive(t, shared)
+	require.Greater(t, looks, shared, "once the child has ended it is as idle as any")
+}
+
 // A grandchild works where its parent does, unless it asks for a sandbox of its own.
 func TestASharedSandboxIsInherited(t *testing.T) {
 	t.Parallel()
