@@ -50,7 +50,7 @@ func (c *cli) checkProfile(ctx context.Context, id string) error {
 		return session.Invalid("profile", fmt.Sprintf("%q is not in %s", id, c.env.Get("SOJOURN_PROFILES")), "the id of a profile there; sojourn profile ls has them")
 	}
 	if err != nil {
-		return failed("correct the profile", "%s", err)
+		return failed("correct the profile's files", "%s", err)
 	}
 	return nil
 }
