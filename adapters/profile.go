@@ -49,7 +49,7 @@ func (p Profile) Policy() permission.Policy {
 	return permission.Policy{Standing: p.Permission, Rules: p.Permissions, Deadline: p.PermissionDeadline, Park: p.Park, Effects: p.UnknownEffects}
 }
 
-// Parts are what a profile gives an agent, by name and without the content.
+// Parts are what a profile has for an agent, by name and without the content.
 type Parts struct {
 	// Instructions reports whether there are any.
 	Instructions bool     `json:"instructions,omitempty"`

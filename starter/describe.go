@@ -138,7 +138,7 @@ func describeTo(w io.Writer, d description, now time.Time) error {
 	return bad
 }
 
-// partsLine names what a profile gives the agent; "" for nothing.
+// partsLine names what a profile has for the agent; "" for nothing.
 func partsLine(p adapters.Parts) string {
 	var parts []string
 	if p.Instructions {
