@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -26,7 +25,7 @@ const (
 // exits before, the conversation reports it.
 func (a *attempt) awaitAnswer(ctx context.Context, f turn.Finish) error {
 	answer := a.machine.Summary.Answer
-	if f.Ending.Outcome != turn.Completed || answer == "" || a.answered {
+	if f.Ending.Outcome != turn.Completed || answer == "" {
 		return nil
 	}
 	for until := time.Now().Add(answerPatience); ; {
@@ -69,34 +68,6 @@ func hasWritten(ctx context.Context, a *host.Agent, since *json.RawMessage, bloc
 		found = found || isUpsertOf(ev, blockID)
 	})
 	return found, errors.Join(err, ctx.Err())
-}
-
-// emitSilentUsage streams what the messages of a completed turn took, of an agent that only writes
-// it down. Its last message is on disk before the turn's end is reported.
-func (a *attempt) emitSilentUsage(ctx context.Context, f turn.Finish) error {
-	place := turn.Place{Offset: f.Offset, Index: turn.IndexUsage}
-	follower, follows := a.agent.Adapter.(adapters.Follower)
-	if !follows || !a.agent.Adapter.Info().SilentUsage || f.Ending.Outcome != turn.Completed || a.machine.Has(place) {
-		return nil
-	}
-	var found []event.Event
-	var err error
-	a.checkpoint.Parsed, err = follower.Follow(a.agent.Home(ctx), a.agent.Launch, a.checkpoint.Parsed, func(ev event.Event) {
-		p, ofBlock := ev.Payload.(event.BlockUpsert)
-		switch {
-		case !ofBlock || ev.Context.Conversation() != event.Main:
-		case p.Block.Type == event.BlockUserMessage:
-			found = nil // what was read before is of an earlier turn
-		case p.Block.Usage != nil:
-			ev.Payload = event.BlockUpsert{Block: event.Block{ID: p.Block.ID, Type: p.Block.Type, Usage: p.Block.Usage}}
-			found = append(found, ev)
-		}
-		a.answered = a.answered || isUpsertOf(ev, a.machine.Summary.Answer)
-	})
-	if err = errors.Join(err, ctx.Err()); err != nil {
-		return fmt.Errorf("read what the messages took: %w", err)
-	}
-	return a.appendAt(ctx, place, found...)
 }
 
 func isUpsertOf(ev event.Event, blockID string) bool {

@@ -57,8 +57,6 @@ type attempt struct {
 	// left is closed when the attempt has left; over is set before if the turn needs no other.
 	left chan struct{}
 	over bool
-	// answered reports whether the agent's transcripts have the turn's answer.
-	answered bool
 	// details are what the heartbeat shows.
 	details     atomic.Pointer[contract.HeartbeatDetails]
 	heartbeater *host.Heartbeater

@@ -35,8 +35,6 @@ type chatLogState struct {
 	// Summary are the thoughts' subjects.
 	Summary string `json:"-"`
 	Text    string `json:"-"`
-	// Took is what the model calls took whose output is not emitted yet.
-	Took bill `json:"took,omitzero"`
 	// Calls were read and not emitted: refused calls between them are read later.
 	Calls []*toolCall `json:"-"`
 	// Seen counts the calls read of each message, which is written again for each of
@@ -172,7 +170,7 @@ func (b *chatLog) user(r *record) error {
 func (b *chatLog) prompt(text string, parts []event.Part) {
 	b.Begun = true
 	b.prompts[b.Session]++
-	b.Turn, b.Runs, b.Took = acp.TurnID(b.Session, b.prompts[b.Session]), 0, bill{}
+	b.Turn, b.Runs = acp.TurnID(b.Session, b.prompts[b.Session]), 0
 	b.UpsertStamped(event.Main, event.Block{
 		ID: b.Turn, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: parts,
 	})
@@ -200,13 +198,10 @@ func (b *chatLog) gemini(r *record) error {
 }
 
 func (b *chatLog) said(r *record, text string) {
-	if text != "" || len(r.Thoughts) > 0 {
-		b.emitCalls(b.Calls)
-	}
-	b.Took.add(r.Tokens)
 	if text == "" && len(r.Thoughts) == 0 {
 		return
 	}
+	b.emitCalls(b.Calls)
 	b.at(r.Timestamp)
 	for _, t := range r.Thoughts {
 		b.Thoughts = append(b.Thoughts, thoughtText(t.Subject, t.Description))
@@ -237,7 +232,7 @@ func (b *chatLog) block(t event.BlockType, id, text, summary string) {
 	if text == "" {
 		return
 	}
-	block := event.Block{ID: id, Type: t, Status: event.StatusComplete, Content: &text, Usage: b.Took.take()}
+	block := event.Block{ID: id, Type: t, Status: event.StatusComplete, Content: &text}
 	if summary != "" {
 		block.Summary = &summary
 	}
@@ -285,7 +280,7 @@ func (b *chatLog) emitCalls(order []*toolCall) {
 	}
 	for _, c := range order {
 		t := keptTool(c)
-		b.use(event.Main, c, t, b.Took.take())
+		b.use(event.Main, c, t)
 		b.result(event.Main, c, t, liveOutput(c))
 	}
 }
@@ -296,7 +291,7 @@ func (b *chatLog) emitAtOnce(calls []*toolCall) {
 	tools := make([]acp.Tool, len(calls))
 	for i, c := range calls {
 		tools[i] = wholeTool(c)
-		b.use(event.Main, c, tools[i], b.Took.take())
+		b.use(event.Main, c, tools[i])
 	}
 	for i, c := range calls {
 		b.result(event.Main, c, tools[i], headlessOutput(c))
@@ -323,9 +318,8 @@ func headlessOutput(c *toolCall) json.RawMessage {
 	return json.RawMessage("null")
 }
 
-// use emits a call, what its message took if no block before it has that, and the subagent that it
-// started.
-func (p *parser) use(conversation string, c *toolCall, t acp.Tool, took *event.Usage) {
+// use emits a call, and the subagent that it started.
+func (p *parser) use(conversation string, c *toolCall, t acp.Tool) {
 	p.at(c.Timestamp)
 	how := event.ExecutionSuccess
 	if c.failed() {
@@ -337,7 +331,7 @@ func (p *parser) use(conversation string, c *toolCall, t acp.Tool, took *event.U
 	}
 	p.UpsertStamped(conversation, event.Block{
 		ID: c.ID, Type: event.BlockToolUse, Status: event.StatusComplete,
-		ToolName: t.Name, ToolUseID: c.ID, Input: input, Execution: how, Usage: took,
+		ToolName: t.Name, ToolUseID: c.ID, Input: input, Execution: how,
 	})
 	if t.Agent != "" {
 		for _, e := range t.Spawned(c.ID) {
