@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime/debug"
 )
 
 const usage = `usage: sojourn-worker [flags]
@@ -62,6 +63,10 @@ func Run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return 1
 }
 
+// gcPercent is a worker's GOGC unless that is set: what a session may take beyond what is live in it
+// is bounded, and on a machine whose processors are all busy the collector comes late.
+const gcPercent = 50
+
 func dispatch(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "supervise" {
 		// The flags are the child's; they are checked here so that a wrong one is
@@ -81,6 +86,9 @@ func dispatch(ctx context.Context, args []string, getenv func(string) string, st
 	}
 	if asked {
 		return health(s.dataDir, stdout)
+	}
+	if getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
 	}
 	return serve(ctx, s, stdout, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: s.level})))
 }

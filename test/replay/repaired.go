@@ -18,7 +18,7 @@ const prepareMemory = 64 << 20
 // megabytes, reads its repairs, and returns the preparation.
 func PreparesInBoundedMemory(t testing.TB, a adapters.Adapter, l adapters.Launch, home *Endless) adapters.Preparation {
 	t.Helper()
-	defer debug.SetGCPercent(debug.SetGCPercent(100)) // a worker's
+	defer debug.SetGCPercent(debug.SetGCPercent(50)) // a worker's
 	require.Greater(t, home.Size(), int64(250<<20))
 	found, err := a.Prepare(home, l)
 	require.NoError(t, err)
