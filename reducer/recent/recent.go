@@ -1,5 +1,5 @@
-// Package recent folds the newest part of a conversation, in memory that does not grow with
-// what came before.
+// Package recent folds the newest part of a conversation. Of what came before, only the ids of
+// blocks and the heads of subagents stay in memory.
 package recent
 
 import (
@@ -10,21 +10,20 @@ import (
 	"github.com/sojourn-run/sojourn/reducer/loss"
 )
 
-// Fold folds events like [reducer.Builder], and keeps the newest blocks of each conversation.
-// It leaves out the oldest ones: they are as in the whole fold, but for what was said of them
-// after they were left out. A subagent whose block is left out is left out with its thread. Of
-// what is left out it remembers the ids, since an event about such a block is no new block.
+// Fold folds events like [reducer.Builder], and keeps the newest blocks of each conversation, as
+// the whole fold has them. The oldest are omitted; a subagent whose block is omitted is so with its
+// thread. The ids of omitted blocks are remembered: an event about one of them is no new block.
 //
 // A Fold is not safe for concurrent use; the states that it returns are.
 type Fold struct {
 	limit int
 	made  *reducer.Builder
-	// added counts the blocks that were added since the oldest were left out.
+	// added counts the blocks that were added since the oldest were omitted.
 	added int
-	// gone are the blocks that are left out, and whether they were lost: a lost one may be
+	// gone are the omitted blocks, and whether they were lost: a lost one may be
 	// said again.
 	gone map[loss.Ref]bool
-	// hidden are the subagents that are left out, by tool use id.
+	// hidden are the omitted subagents, by tool use id.
 	hidden map[string]bool
 }
 
@@ -87,7 +86,7 @@ func (f *Fold) newest(s reducer.State) reducer.State {
 	return shown
 }
 
-// last returns the newest blocks of a conversation, without what is left out already.
+// last returns the newest blocks of a conversation, without those that are omitted already.
 func (f *Fold) last(conv string, blocks []event.Block) []event.Block {
 	kept := slices.DeleteFunc(slices.Clone(blocks), func(b event.Block) bool {
 		_, gone := f.gone[loss.Ref{ConversationID: conv, BlockID: b.ID}]
@@ -96,7 +95,7 @@ func (f *Fold) last(conv string, blocks []event.Block) []event.Block {
 	return kept[max(len(kept)-f.limit, 0):]
 }
 
-// leftOut returns the subagents whose block is left out, or that of one above them; kept are
+// leftOut returns the subagents whose block is omitted, or that of one above them; kept are
 // the blocks of the main conversation that are not.
 func (f *Fold) leftOut(s reducer.State, kept []event.Block) map[string]bool {
 	left := map[string]bool{}
@@ -127,7 +126,7 @@ func (f *Fold) hide(left map[string]bool, all, kept []event.Block) {
 	}
 }
 
-// trim leaves out the oldest blocks. The subagents' heads stay, without their texts: events name a
+// trim omits the oldest blocks. The subagents' heads stay, without their texts: events name a
 // subagent in several ways.
 func (f *Fold) trim() {
 	f.added = 0
