@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -23,6 +24,8 @@ type archiver struct {
 	agent  *host.Agent
 	memory Memory
 	log    *slog.Logger
+	// turns counts the attempts at turns that have begun to sync.
+	turns atomic.Int64
 
 	mu sync.Mutex
 	// known is what the archive has of each transcript; nil before the archive was read.
@@ -149,6 +152,7 @@ type syncResult struct {
 }
 
 func newSyncing(a *archiver) *syncing {
+	a.turns.Add(1)
 	return &syncing{archiver: a, clock: time.NewTicker(archiveEvery), done: make(chan syncResult, 1)}
 }
 

@@ -284,3 +284,22 @@ func TestAnAgentHasOneArchiver(t *testing.T) {
 	h.forget(b.sandbox.ID)
 	require.Empty(t, h.archivers)
 }
+
+// What an agent writes after its turn is archived later, by the next turn if that has begun.
+func TestLastLinesAreArchivedLater(t *testing.T) {
+	t.Parallel()
+	h := bare(t)
+	r, sb, _ := archiving(t)
+	sb.put(mainPath, "first\n")
+	turn := r.turns.Load()
+	h.syncLater(t.Context(), r, turn)
+	require.EqualValues(t, 6, r.known["main"].Size)
+
+	newSyncing(r).stop()
+	sb.put(mainPath, "first\nlast\n")
+	h.syncLater(t.Context(), r, turn)
+	require.EqualValues(t, 6, r.known["main"].Size, "the next turn has begun")
+	grown, err := r.sync(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"main": 11}, sizes(grown))
+}

@@ -278,7 +278,8 @@ func (a *attempt) archiveEnd(ctx context.Context) {
 	if err := errors.Join(a.emitGrown(ctx, grown), a.out.Flush(ctx)); err != nil {
 		a.host.o.Log.Debug("the growth of the archive was not said", "session", a.in.Agent.SessionID, "error", err)
 	}
-	a.host.Go(func(ctx context.Context) { a.host.syncLater(ctx, a.archiver) })
+	turn := a.archiver.turns.Load()
+	a.host.Go(func(ctx context.Context) { a.host.syncLater(ctx, a.archiver, turn) })
 }
 
 // archiveOwn archives Sojourn's own entries; those that fail stay in the checkpoint.
@@ -307,12 +308,16 @@ const (
 	laterTimes = 60
 )
 
-// syncLater archives what an agent wrote after its turn.
-func (h *Host) syncLater(ctx context.Context, a *archiver) {
+// syncLater archives what an agent wrote after its turn, unless the next one, which
+// archives that too, has begun.
+func (h *Host) syncLater(ctx context.Context, a *archiver, turn int64) {
 	for range laterTimes {
 		select {
 		case <-time.After(laterEvery):
 		case <-ctx.Done():
+			return
+		}
+		if a.turns.Load() != turn {
 			return
 		}
 		once, cancel := context.WithTimeout(ctx, archivePatience)
