@@ -187,12 +187,12 @@ func TestTurnsAreCompared(t *testing.T) {
 	t.Parallel()
 	early := turnCosts{{read: 100, requests: 4, cpu: 1, took: 3, agent: 1}, {read: 300, requests: 6, cpu: 1, took: 3, agent: 1}}
 	late := turnCosts{
-		{read: 200, requests: 6, cpu: 1, took: 6, agent: 4}, {read: 200, requests: 6, cpu: 1, took: 6, agent: 4},
-		{read: 290, requests: 6, cpu: 1, took: 60, agent: 4},
+		{read: 230, requests: 5, cpu: 1, took: 6, agent: 4}, {read: 230, requests: 5, cpu: 1, took: 6, agent: 4},
+		{read: 2300, requests: 8, cpu: 1, took: 60, agent: 4},
 	}
 	var ratios []float64
 	var met []bool
-	for _, f := range late.over("a", early) {
+	for _, f := range late.over("a", lateTurn, early) {
 		ratios = append(ratios, *f.Ratio)
 		if f.Met != nil {
 			met = append(met, *f.Met)
