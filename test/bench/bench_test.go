@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -90,15 +91,16 @@ func TestChoiceOfParts(t *testing.T) {
 }
 
 // Claude's adapter must understand the paced agent whole: each delta arrives, the turn
-// ends, and no event is native.
+// ends, no event is native, and what was said is in the transcript under the same ids.
 func TestPacedAgentSpeaksClaude(t *testing.T) {
 	t.Parallel()
 	tr, err := claude.New().Translator(adapters.Launch{NativeID: "n1"}, nil)
 	require.NoError(t, err)
 	opening, prompt := encoded(t, tr, adapters.Initialize{}), encoded(t, tr, adapters.Prompt{MessageID: "m1", Text: "PACE 3 1us"})
-	var out, complaints bytes.Buffer
+	var out bytes.Buffer
 	in := strings.NewReader(opening + "\n" + prompt + "\n")
-	require.Zero(t, pacedMain(nil, in, &out, &complaints), complaints.String())
+	agent := paced{out: &out, transcript: filepath.Join(t.TempDir(), "projects", "p", "n1.jsonl")}
+	require.NoError(t, agent.serve(in))
 
 	tr.Step(traffic.Record{Dir: event.DirIn, Line: opening})
 	events := tr.Step(traffic.Record{Dir: event.DirIn, Line: prompt})
@@ -107,7 +109,9 @@ func TestPacedAgentSpeaksClaude(t *testing.T) {
 	}
 	var stamps []time.Duration
 	var idle int
+	var live reducer.Builder
 	for _, ev := range events {
+		live.Add(ev)
 		switch p := ev.Payload.(type) {
 		case event.BlockDelta:
 			at, err := readStamp(p.Delta)
@@ -122,6 +126,21 @@ func TestPacedAgentSpeaksClaude(t *testing.T) {
 	require.Len(t, stamps, 4, "the prompt's stamp and three")
 	require.IsIncreasing(t, stamps)
 	require.Equal(t, 1, idle)
+	restored, err := parseAndFold(agent.transcript, nil)
+	require.NoError(t, err)
+	require.Len(t, saidIn(restored), 2, "the prompt and the answer")
+	require.Equal(t, saidIn(live.State()), saidIn(restored))
+}
+
+// saidIn returns the conversation's texts by their blocks' ids.
+func saidIn(s reducer.State) map[string]string {
+	said := map[string]string{}
+	for _, b := range s.Blocks {
+		if b.Content != nil {
+			said[b.ID] = *b.Content
+		}
+	}
+	return said
 }
 
 func encoded(t *testing.T, tr adapters.Translator, in adapters.Input) string {

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,9 +26,9 @@ const (
 // pacedMain is an agent that speaks Claude's protocol and prints clock readings. Its
 // prompts are "PACE n d": n deltas, one every d. The text of each is the reading just
 // before it is written; that of the first is the reading just after the prompt was
-// read.
+// read. It keeps its transcript as Claude does, since a turn ends when the answer is in it.
 func pacedMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &paced{out: stdout}
+	a := &paced{out: stdout, transcript: keptAt(args)}
 	var err error
 	if len(args) > 0 && args[0] == pipedArgument {
 		err = pipedMain(args[1:], func(text string) error { return a.say("%s", text) })
@@ -42,6 +45,8 @@ func pacedMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 type paced struct {
 	out     io.Writer
 	session string
+	// transcript is the file with the conversation; "" for none. last is its last line's id.
+	transcript, last string
 	// lines are those of stdin; it is closed at their end.
 	lines chan arrived
 }
@@ -50,6 +55,38 @@ type paced struct {
 type arrived struct {
 	data []byte
 	came time.Duration
+}
+
+// keptAt returns where an agent's session is kept; "" for one that runs bare.
+func keptAt(args []string) string {
+	config := os.Getenv("CLAUDE_CONFIG_DIR")
+	at := slices.IndexFunc(args, func(arg string) bool { return arg == "--session-id" || arg == "--resume" })
+	if config == "" || at < 0 || at+1 == len(args) {
+		return ""
+	}
+	return filepath.Join(config, "projects", "paced", args[at+1]+".jsonl")
+}
+
+// keep writes a message into the transcript.
+func (a *paced) keep(kind, id, message string) error {
+	if a.transcript == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(a.transcript), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(a.transcript, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	parent := "null"
+	if a.last != "" {
+		parent = strconv.Quote(a.last)
+	}
+	a.last = id
+	_, err = fmt.Fprintf(f, `{"parentUuid":%s,"isSidechain":false,"type":%q,"message":%s,"uuid":%q,"timestamp":%q,"sessionId":%q}`+"\n",
+		parent, kind, message, id, time.Now().UTC().Format(time.RFC3339Nano), a.session)
+	return errors.Join(err, f.Close())
 }
 
 func (a *paced) serve(stdin io.Reader) error {
@@ -168,6 +205,9 @@ func (a *paced) turn(l pacedLine, came time.Duration, n int, pause time.Duration
 			return err
 		}
 	}
+	if err := a.keep("user", l.UUID, string(l.Message)); err != nil {
+		return err
+	}
 	tick := time.NewTicker(max(pause, time.Microsecond))
 	defer tick.Stop()
 	for range n {
@@ -192,9 +232,13 @@ func (a *paced) turn(l pacedLine, came time.Duration, n int, pause time.Duration
 }
 
 func (a *paced) end(id, whole, how string) error {
+	said := uuid.NewString()
+	message := fmt.Sprintf(`{"id":%q,"type":"message","role":"assistant","model":"paced","content":[{"type":"text","text":%q}]}`, id, whole)
+	if err := a.keep("assistant", said, message); err != nil {
+		return err
+	}
 	for _, line := range []string{
-		fmt.Sprintf(`{"type":"assistant","message":{"id":%q,"type":"message","role":"assistant","model":"paced","content":[{"type":"text","text":%q}]},"uuid":%q,"session_id":%q}`,
-			id, whole, uuid.NewString(), a.session),
+		fmt.Sprintf(`{"type":"assistant","message":%s,"uuid":%q,"session_id":%q}`, message, said, a.session),
 		streamed(`{"type":"content_block_stop","index":0}`),
 		streamed(`{"type":"message_stop"}`),
 		fmt.Sprintf(`{"type":"result","subtype":"success",%s,"result":%q,"stop_reason":"end_turn","session_id":%q,"total_cost_usd":0,"usage":{"input_tokens":1,"output_tokens":1}}`,
