@@ -3,6 +3,7 @@ package jobs
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
@@ -121,14 +124,34 @@ func (a *Activities) AwaitAnswer(ctx context.Context, in AwaitAnswerInput) (Answ
 	if err != nil {
 		return Answer{}, session.ToTemporal(err)
 	}
-	out := Answer{Result: res}
-	if len(in.Schema) == 0 || res.Outcome != session.Completed || res.Result == nil {
-		return out, nil
+	return answer(in.Schema, res), nil
+}
+
+// answer checks an execution's result against a schema, if there is one, and bounds what goes
+// into the job's history.
+func answer(schema []byte, res session.Result) Answer {
+	out := Answer{Result: res.Fitting(MaxResultBytes)}
+	if len(schema) > 0 && res.Outcome == session.Completed && res.Result != nil {
+		value, err := find(schema, res.Result.Response)
+		switch n := jsonSize(value); {
+		case err != nil:
+			out.Mismatch = err.Error()
+		case n > MaxResultBytes:
+			out.TooLarge = fmt.Sprintf("the value is %d bytes; at most %d go into a result", n, MaxResultBytes)
+		default:
+			out.Value = value
+		}
 	}
-	if out.Value, err = find(in.Schema, res.Result.Response); err != nil {
-		out.Mismatch = err.Error()
+	return out
+}
+
+// jsonSize returns a value's size as JSON, in which a character may take six bytes.
+func jsonSize(v any) int {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return 0 // it is what was decoded before
 	}
-	return out, nil
+	return len(text)
 }
 
 // Artifacts lists the files of a closed session that match the patterns.
@@ -145,6 +168,10 @@ func (a *Activities) Artifacts(ctx context.Context, in ArtifactsInput) ([]Artifa
 			continue
 		}
 		out = append(out, Artifact{Path: f.Path, Size: f.Size, SHA256: f.SHA256})
+	}
+	if n := jsonSize(out); n > MaxResultBytes {
+		why := fmt.Sprintf("the list of the %d artifacts is %d bytes; at most %d go into a result", len(out), n, MaxResultBytes)
+		return nil, temporal.NewNonRetryableApplicationError(why, TypeTooLarge, nil)
 	}
 	return out, nil
 }

@@ -31,9 +31,12 @@ const (
 	TypeInterrupted = "Interrupted"
 	// TypeSessionEnded: the session was closed or terminated before it had answered.
 	TypeSessionEnded = "SessionEnded"
+	// TypeTooLarge: the value or the list of artifacts is over MaxResultBytes. The session's
+	// conversation and files in the archive have all of it.
+	TypeTooLarge = "ResultTooLarge"
 )
 
-// Limits of a job's input.
+// Limits of a job's input and result.
 const (
 	// DefaultRepairs is how often an agent is asked to repair an answer.
 	DefaultRepairs = 2
@@ -45,6 +48,9 @@ const (
 	MaxFileBytes = 1 << 20
 	// MaxSchemaBytes bounds the schema.
 	MaxSchemaBytes = 64 << 10
+	// MaxResultBytes bounds each of a result's response, value and list of artifacts, as JSON:
+	// together they are a payload that Temporal takes.
+	MaxResultBytes = 256 << 10
 	// DefaultCheckTimeout is how long the check command may take, MaxCheckTimeout bounds
 	// Input.CheckTimeoutMS.
 	DefaultCheckTimeout, MaxCheckTimeout = 10 * time.Minute, 24 * time.Hour
@@ -105,6 +111,9 @@ type Result struct {
 	// Response is the agent's last text, and Value what the schema matched in it.
 	Response string          `json:"response"`
 	Value    json.RawMessage `json:"value,omitempty"`
+	// Truncated: the response was over MaxResultBytes, and is its beginning. The session's
+	// conversation has all of it.
+	Truncated bool `json:"truncated,omitempty"`
 	// Mismatch is why the last answer did not match the schema.
 	Mismatch string `json:"mismatch,omitempty"`
 	// Repairs is how often the agent was asked for another answer.

@@ -48,6 +48,8 @@ type Answer struct {
 	// Value and Mismatch as in Result.
 	Value    []byte `json:"value,omitempty"`
 	Mismatch string `json:"mismatch,omitempty"`
+	// TooLarge is why there is no value, although the answer matches.
+	TooLarge string `json:"tooLarge,omitempty"`
 }
 
 // ArtifactsInput names a closed session and the files that are wanted of it.
@@ -177,10 +179,12 @@ func (j *job) await(ctx workflow.Context, child workflow.ChildWorkflowFuture, me
 // take keeps an answer. The error is how its execution failed.
 func (j *job) take(a Answer) error {
 	if r := a.Result.Result; r != nil {
-		j.out.Response = r.Response
+		j.out.Response, j.out.Truncated = r.Response, r.Truncated
 	}
 	j.out.Value, j.out.Mismatch = a.Value, a.Mismatch
 	switch info := a.Result.Error; {
+	case a.TooLarge != "":
+		return fail(TypeTooLarge, a.TooLarge)
 	case a.Result.Outcome == session.Completed:
 		return nil
 	case info != nil:
@@ -198,7 +202,11 @@ func (j *job) collect(ctx workflow.Context) error {
 	}
 	ctx = workflow.WithActivityOptions(ctx, timeouts.Write)
 	in := ArtifactsInput{SessionID: j.out.SessionID, Patterns: j.in.Artifacts}
-	if err := workflow.ExecuteActivity(ctx, ActivityArtifacts, in).Get(ctx, &j.out.Artifacts); err != nil {
+	err := workflow.ExecuteActivity(ctx, ActivityArtifacts, in).Get(ctx, &j.out.Artifacts)
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == TypeTooLarge {
+		return fail(TypeTooLarge, app.Message())
+	}
+	if err != nil {
 		return fmt.Errorf("job %s: list the artifacts: %w", j.out.SessionID, timeouts.Failure(err))
 	}
 	return nil

@@ -163,3 +163,30 @@ func TestSessionOfAJob(t *testing.T) {
 	long := of(strings.Repeat("x", 100), first, first)
 	require.NoError(t, session.ValidateID("id", long))
 }
+
+// What goes into the result fits into one payload of Temporal's, whatever the agent has
+// written; how a larger one ends is the job's.
+func TestAnswerFitsIntoAPayload(t *testing.T) {
+	t.Parallel()
+	const schema = `{"type":"array"}`
+	said := func(text string) session.Result {
+		return session.Result{Outcome: session.Completed, Result: &event.QueryResult{Response: text}}
+	}
+	text := answer(nil, said(strings.Repeat("x", 3<<20)))
+	require.True(t, text.Result.Result.Truncated)
+	small := answer([]byte(schema), said("[1, 2]"))
+	require.Equal(t, Answer{Result: said("[1, 2]"), Value: []byte("[1, 2]")}, small)
+
+	large := answer([]byte(schema), said("["+strings.Repeat("1,", MaxResultBytes)+"1]"))
+	require.Empty(t, large.Mismatch)
+	require.Empty(t, large.Value)
+	j := newJobTest(t, large)
+	_, err := j.run(t, Input{Schema: []byte(schema)})
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.Equal(t, TypeTooLarge, app.Type())
+	require.Contains(t, app.Message(), "at most 262144 go into a result")
+	var out Result
+	require.NoError(t, app.Details(&out))
+	require.True(t, out.Truncated)
+}

@@ -109,8 +109,12 @@ func (a *Activities) Ask(ctx context.Context, in AskInput) (session.Result, erro
 	case err != nil:
 		return res, session.ToTemporal(err)
 	}
-	return res, nil
+	return res.Fitting(maxResponseBytes), nil
 }
+
+// maxResponseBytes bounds the response in the workflow's result, as JSON. The session's
+// conversation has all of it.
+const maxResponseBytes = 256 << 10
 
 // abortPatience bounds the interrupt of a message that is cancelled.
 const abortPatience = 30 * time.Second

@@ -272,6 +272,11 @@ func (in Input) Validate(workflowID string) error {
 	if in.Options.Sandbox == SandboxParent && in.Parent == nil {
 		return Invalid("sandbox", fmt.Sprintf("is %q, and the session has no parent", SandboxParent), fmt.Sprintf("%q", SandboxOwn))
 	}
+	if in.Parent != nil {
+		if err := in.Parent.validate(in.SessionID); err != nil {
+			return err
+		}
+	}
 	if in.First != nil {
 		if err := in.First.Validate(); err != nil {
 			return err
@@ -314,6 +319,25 @@ type Parent struct {
 	// Depth of the spawned session; its parent's plus one.
 	Depth     int    `json:"depth"`
 	ToolUseID string `json:"toolUseId"`
+}
+
+// validate refuses a parent that no session with this id can have: a program may start the
+// workflow with any.
+func (p Parent) validate(child string) error {
+	if err := firstOf(ValidateID("parent.sessionId", p.SessionID), ValidateID("parent.root", p.Root)); err != nil {
+		return err
+	}
+	switch {
+	case p.SessionID == child:
+		return Invalid("parent.sessionId", "is the session itself", "the session that spawns this one")
+	case p.Root == child:
+		return Invalid("parent.root", "is the session itself", "the session at the top of the tree")
+	case p.Depth < 1 || p.Depth > MaxDepth:
+		return Invalid("parent.depth", fmt.Sprintf("is %d", p.Depth), fmt.Sprintf("1 to %d", MaxDepth))
+	case (p.Depth == 1) != (p.Root == p.SessionID):
+		return Invalid("parent.depth", fmt.Sprintf("is %d, with the parent %q and the root %q", p.Depth, p.SessionID, p.Root), "1 if the parent is the root, and more if not")
+	}
+	return nil
 }
 
 // Output is the result of the session workflow.

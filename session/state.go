@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/permission"
+	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/reducer/ticks"
 )
 
@@ -234,6 +235,25 @@ type Result struct {
 	// MessageIDs are the messages that the execution answered, its own first, if
 	// others were folded into it; nil for one message.
 	MessageIDs []string `json:"messageIds,omitempty"`
+}
+
+// Fitting returns the result with a response of at most n bytes as JSON, in which a character
+// may take six: a result that is passed on through Temporal must fit into a payload.
+func (r Result) Fitting(n int) Result {
+	if r.Result == nil {
+		return r
+	}
+	short := *r.Result
+	for most := n; jsonSize(short.Response) > n; most /= 2 {
+		short = brief.Shorten(*r.Result, most)
+	}
+	r.Result = &short
+	return r
+}
+
+func jsonSize(s string) int {
+	text, _ := json.Marshal(s) // of a string there is no error
+	return len(text)
 }
 
 // Outcome is how an execution ended.

@@ -37,6 +37,44 @@ func TestValidateID(t *testing.T) {
 	}
 }
 
+func TestParentValidate(t *testing.T) {
+	t.Parallel()
+	of := func(p Parent) error {
+		return Input{SessionID: "child", Options: Options{Agent: "claude"}, Parent: &p}.Validate("child")
+	}
+	for _, good := range []Parent{{SessionID: "p", Root: "p", Depth: 1}, {SessionID: "p", Root: "r", Depth: 2}, {SessionID: "p", Root: "r", Depth: MaxDepth}} {
+		require.NoError(t, of(good), good)
+	}
+	for field, bad := range map[string][]Parent{
+		"parent.sessionId": {{}, {Root: "r", Depth: 1}, {SessionID: "child", Root: "r", Depth: 2}},
+		"parent.root":      {{SessionID: "p", Depth: 1}, {SessionID: "p", Root: "child", Depth: 2}},
+		"parent.depth": {
+			{SessionID: "p", Root: "p"}, {SessionID: "p", Root: "p", Depth: -9}, {SessionID: "p", Root: "r", Depth: MaxDepth + 1},
+			{SessionID: "p", Root: "r", Depth: 1}, {SessionID: "p", Root: "p", Depth: 2},
+		},
+	} {
+		for _, p := range bad {
+			refuses(t, field, of(p))
+		}
+	}
+}
+
+func TestResultFits(t *testing.T) {
+	t.Parallel()
+	said := func(text string) Result { return Result{Outcome: Completed, Result: &event.QueryResult{Response: text}} }
+	require.Equal(t, said("short"), said("short").Fitting(100))
+	require.Equal(t, Result{Outcome: Interrupted}, Result{Outcome: Interrupted}.Fitting(1))
+	for name, text := range map[string]string{"plain": strings.Repeat("x", 5000), "escaped": strings.Repeat("<", 5000), "runes": strings.Repeat("é", 5000)} {
+		whole := said(text)
+		short := whole.Fitting(1000).Result
+		require.True(t, short.Truncated, name)
+		require.LessOrEqual(t, jsonSize(short.Response), 1000, name)
+		require.Greater(t, jsonSize(short.Response), 300, name)
+		require.True(t, strings.HasPrefix(text, strings.TrimSuffix(short.Response, "…")), name)
+		require.Equal(t, text, whole.Result.Response, "%s: the other is as it was", name)
+	}
+}
+
 func TestMessageValidate(t *testing.T) {
 	t.Parallel()
 	image := []event.Part{{Type: "image", MediaType: "image/png", Data: "aGk="}}

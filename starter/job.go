@@ -143,7 +143,11 @@ func (c *cli) printJobResult(out jobs.Result, failed error) error {
 	case len(out.Value) > 0:
 		return writeLine(c.stdout, string(out.Value))
 	}
-	return writeLine(c.stdout, render.Clean(out.Response))
+	err := writeLine(c.stdout, render.Clean(out.Response))
+	if out.Truncated {
+		c.warn("the answer is cut; sojourn show %s has all of it", out.SessionID)
+	}
+	return err
 }
 
 // jobFailed returns the error of a job that failed, in this program's form.

@@ -106,12 +106,13 @@ session, which is asked to close.
 | ` + "`" + jobs.TypeUnchecked + "`" + ` | the check could not be run: the sandbox was gone |
 | ` + "`" + jobs.TypeInterrupted + "`" + ` | the agent was interrupted |
 | ` + "`" + jobs.TypeSessionEnded + "`" + ` | the session was closed or terminated before it had answered |
+| ` + "`" + jobs.TypeTooLarge + "`" + ` | the value, or the list of artifacts, is over 256 KiB as JSON; the session's conversation and files in the archive have all of it |
 | others | the code of the turn's failure: ` + "`" + session.TypeAgentFailed + "`, `" + session.TypeNoProgress + "`, `" + session.TypeLimit + "`, `" + session.TypeMaxTicks + "`" + `, or the agent's own |
 
 A job does not try again what failed: whatever may be repeated was repeated within it. Whether a whole job is worth another try is its parent's to say.
 
-**Sizes.** Temporal takes at most 2 MiB in one payload. Input files are text or base64, 1 MiB in all, and the schema 64 KiB. Payloads over Temporal's limit go to the archive by themselves if the program that starts the job uses the same external
-storage ([operations](operations.md)); the Go client and ` + "`sojourn run`" + ` do.
+**Sizes.** Temporal takes at most 2 MiB in one payload, and refuses an input that is larger: files are text or base64, 1 MiB in all, and the schema 64 KiB. Of a result the response, the value and the list of artifacts have at most 256 KiB each, as JSON:
+a longer response is its beginning, with ` + "`truncated`" + `; for the others see ` + "`" + jobs.TypeTooLarge + "`" + `. Answers, files and conversations of any size are in the archive, under the result's ` + "`sessionId`" + `.
 
 ## Batches and schedules
 

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -15,7 +17,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/jobs"
+	"github.com/sojourn-run/sojourn/schedules"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
@@ -121,7 +125,9 @@ func TestJobFailsByName(t *testing.T) {
 	for name, c := range map[string]struct{ input, typ string }{
 		"an answer that does not match": {`{"options": {"agent": "codex"}, "prompt": "SAY none", "schema": ` + counted + `, "repairs": 1}`, jobs.TypeMismatch},
 		"a limit":                       {`{"options": {"agent": "codex", "maxTicks": 1}, "prompt": "TOOL bash: echo x THEN TOOL bash: echo y THEN SAY done"}`, session.TypeMaxTicks},
-		"bad input":                     {`{"options": {"agent": "codex"}, "prompt": "SAY x", "artifacts": ["["]}`, session.TypeInvalid},
+		// Six thousand files, whose names are more than a payload takes.
+		"a result that is too large": {`{"options": {"agent": "codex"}, "prompt": "TOOL bash: mkdir o; cd o; seq -f %060g 6000 | xargs touch THEN SAY done", "artifacts": ["o/*"]}`, jobs.TypeTooLarge},
+		"bad input":                  {`{"options": {"agent": "codex"}, "prompt": "SAY x", "artifacts": ["["]}`, session.TypeInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -137,6 +143,32 @@ func TestJobFailsByName(t *testing.T) {
 			require.Equal(t, session.StatusClosed, statusOf(t, out.SessionID))
 		})
 	}
+}
+
+// TestJobOfALongAnswer: a result has as much of an answer as Temporal takes; the conversation
+// has all of it.
+func TestJobOfALongAnswer(t *testing.T) {
+	onSharedHost(t)
+	const size = 3 << 20
+	var out jobs.Result
+	require.NoError(t, startJob(t, fmt.Sprintf(`{"options": {"agent": %q}, "prompt": "BIG %d"}`, anyAgent(), size)).Get(testContext(t), &out))
+	require.True(t, out.Truncated)
+	require.Greater(t, len(out.Response), jobs.MaxResultBytes/3)
+	conv, err := spaceOf(t).Client.Show(testContext(t), out.SessionID, session.FromArchive)
+	require.NoError(t, err)
+	last := conv.State.Blocks[len(conv.State.Blocks)-1]
+	require.Len(t, *last.Content, size)
+	require.True(t, strings.HasPrefix(*last.Content, strings.TrimSuffix(out.Response, "…")))
+
+	// So is the answer to a message of a schedule.
+	id := uuid.NewString()
+	asked, err := spaceOf(t).Temporal.ExecuteWorkflow(testContext(t), client.StartWorkflowOptions{ID: "asked-" + id, TaskQueue: session.TaskQueue},
+		schedules.MessageType, schedules.Message{SessionID: id, Options: session.Options{Agent: anyAgent()}, Prompt: fmt.Sprintf("BIG %d", size)})
+	require.NoError(t, err)
+	var answer event.QueryResult
+	require.NoError(t, asked.Get(testContext(t), &answer))
+	require.True(t, answer.Truncated)
+	require.NotEmpty(t, answer.Response)
 }
 
 // TestJobIsCancelled: a job that is cancelled, or terminated, leaves no agent at work.

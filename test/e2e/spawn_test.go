@@ -7,9 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -131,6 +134,37 @@ func TestR42ClosePropagation(t *testing.T) {
 	}
 	require.Equal(t, []event.Type{"subagent:completed", "session:closed"}, order)
 	require.Empty(t, sandboxes(t, w))
+}
+
+// TestParentsByHand: two sessions whose starts name each other as the parent, which no spawn
+// does, are two sessions; one that names itself is refused.
+func TestParentsByHand(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	a, b := uuid.NewString(), uuid.NewString()
+	start := func(id, parent string) client.WorkflowRun {
+		run, err := spaceOf(t).Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: session.TaskQueue}, session.WorkflowType, session.Input{
+			SessionID: id, Version: session.StateVersion, Options: session.Options{Agent: anyAgent()}, CreatedAt: time.Now(),
+			Parent: &session.Parent{SessionID: parent, Root: parent, Depth: 1, ToolUseID: "t"},
+			First:  &session.Message{ID: "m1", Text: "SAY hello"},
+		})
+		require.NoError(t, err)
+		return run
+	}
+	for id, parent := range map[string]string{a: b, b: a} {
+		require.NoError(t, start(id, parent).Get(ctx, nil), "a child ends by itself")
+	}
+	for _, id := range []string{a, b} {
+		conv, err := spaceOf(t).Client.ShowTree(ctx, id, session.FromArchive)
+		require.NoError(t, err)
+		require.Empty(t, conv.Faults)
+		require.Equal(t, "hello", *conv.State.Blocks[len(conv.State.Blocks)-1].Content)
+	}
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, start(uuid.NewString(), "x y").Get(ctx, nil), &app)
+	require.Equal(t, session.TypeInvalid, app.Type())
+	itself := uuid.NewString()
+	require.ErrorContains(t, start(itself, itself).Get(ctx, nil), "parent.sessionId")
 }
 
 // TestR43DepthLimit spawns ten real levels; the eleventh is refused. An interrupt at
