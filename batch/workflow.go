@@ -275,9 +275,14 @@ func markdown(p Progress, now time.Time) string {
 	full := width * p.Ended() / max(p.Items, 1)
 	var s strings.Builder
 	fmt.Fprintf(&s, "`%s%s` **%d of %d**\n\n", strings.Repeat("█", full), strings.Repeat("░", width-full), p.Ended(), p.Items)
-	fmt.Fprintf(&s, "%d completed, %d failed, %d at work, %d tried again. $%.4f", p.Completed, p.Failed, p.Running, p.Retried, p.CostUSD)
-	if p.Unpriced > 0 {
-		fmt.Fprintf(&s, ", and %d attempts of unknown cost", p.Unpriced)
+	fmt.Fprintf(&s, "%d completed, %d failed, %d at work, %d tried again. ", p.Completed, p.Failed, p.Running, p.Retried)
+	switch {
+	case p.Unpriced == 0:
+		fmt.Fprintf(&s, "$%.4f", p.CostUSD)
+	case p.CostUSD == 0:
+		s.WriteString("The cost is unknown")
+	default:
+		fmt.Fprintf(&s, "$%.4f, and %d attempts of unknown cost", p.CostUSD, p.Unpriced)
 	}
 	fmt.Fprintf(&s, ". %s so far.", now.Sub(p.StartedAt).Round(time.Second))
 	if p.PausedBy != "" {

@@ -339,11 +339,13 @@ func ms(n int64) time.Duration {
 }
 
 func batchCost(t batch.Totals) string {
-	s := render.Cost(&t.CostUSD)
-	if t.Unpriced > 0 {
-		s += fmt.Sprintf(", and %d attempts of unknown cost", t.Unpriced)
+	switch {
+	case t.Unpriced == 0:
+		return render.Cost(&t.CostUSD)
+	case t.CostUSD == 0:
+		return "unknown"
 	}
-	return s
+	return fmt.Sprintf("%s, and %d attempts of unknown cost", render.Cost(&t.CostUSD), t.Unpriced)
 }
 
 // showEvery is how often the progress is shown on a terminal, and sayEvery elsewhere.
@@ -396,7 +398,7 @@ func progressLine(p batch.Progress, ended int, in time.Duration) string {
 	full := width * p.Ended() / max(p.Items, 1)
 	parts := []string{
 		fmt.Sprintf("%s%s %d of %d", strings.Repeat("█", full), strings.Repeat("░", width-full), p.Ended(), p.Items),
-		fmt.Sprintf("%d failed", p.Failed), fmt.Sprintf("%d at work", p.Running), batchCost(p.Totals),
+		fmt.Sprintf("%d failed", p.Failed), fmt.Sprintf("%d at work", p.Running),
 	}
 	if ended > 0 && in > 0 {
 		each := in / time.Duration(ended)
@@ -405,5 +407,6 @@ func progressLine(p batch.Progress, ended int, in time.Duration) string {
 	if p.PausedBy != "" {
 		parts = append(parts, p.PausedBy)
 	}
-	return strings.Join(parts, " · ")
+	// The longest part is the last, since a terminal may be too narrow.
+	return strings.Join(append(parts, "cost "+batchCost(p.Totals)), " · ")
 }
