@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -25,7 +26,7 @@ const (
 // exits before, the conversation reports it.
 func (a *attempt) awaitAnswer(ctx context.Context, f turn.Finish) error {
 	answer := a.machine.Summary.Answer
-	if f.Ending.Outcome != turn.Completed || answer == "" {
+	if f.Ending.Outcome != turn.Completed || answer == "" || a.answered {
 		return nil
 	}
 	for until := time.Now().Add(answerPatience); ; {
@@ -68,6 +69,43 @@ func hasWritten(ctx context.Context, a *host.Agent, since *json.RawMessage, bloc
 		found = found || isUpsertOf(ev, blockID)
 	})
 	return found, errors.Join(err, ctx.Err())
+}
+
+// noteUnbilled keeps which messages of this execution lack what they took, if the agent only
+// writes that down.
+func (a *attempt) noteUnbilled(events []event.Event) {
+	if !a.adapter.Info().SilentUsage {
+		return
+	}
+	for _, ev := range events {
+		if p, ok := ev.Payload.(event.BlockUpsert); ok && ev.Context.Conversation() == event.Main {
+			a.unbilled[p.Block.ID] = true
+		}
+	}
+}
+
+// emitSilentUsage streams what the messages of an execution took, of an agent that only writes it
+// down: its last message is on disk before it reports that it is idle. When the agent has exited,
+// all that it has written is compared with the stream, this too.
+func (a *attempt) emitSilentUsage(ctx context.Context, f turn.Finish) error {
+	place := turn.Place{Offset: f.Offset, Index: turn.IndexUsage}
+	follower, follows := a.agent.Adapter.(adapters.Follower)
+	if !follows || len(a.unbilled) == 0 || f.Ending.Exited || a.machine.Has(place) {
+		return nil
+	}
+	var found []event.Event
+	var err error
+	a.checkpoint.Parsed, err = follower.Follow(a.agent.Home(ctx), a.agent.Launch, a.checkpoint.Parsed, func(ev event.Event) {
+		if p, ok := ev.Payload.(event.BlockUpsert); ok && p.Block.Usage != nil && ev.Context.Conversation() == event.Main && a.unbilled[p.Block.ID] {
+			ev.Payload = event.BlockUpsert{Block: event.Block{ID: p.Block.ID, Type: p.Block.Type, Usage: p.Block.Usage}}
+			found = append(found, ev)
+		}
+		a.answered = a.answered || isUpsertOf(ev, a.machine.Summary.Answer)
+	})
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return fmt.Errorf("read what the messages took: %w", err)
+	}
+	return a.appendAt(ctx, place, found...)
 }
 
 func isUpsertOf(ev event.Event, blockID string) bool {

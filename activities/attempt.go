@@ -57,6 +57,10 @@ type attempt struct {
 	// left is closed when the attempt has left; over is set before if the turn needs no other.
 	left chan struct{}
 	over bool
+	// answered reports whether the agent's transcripts have the turn's answer.
+	answered bool
+	// unbilled are the blocks that were streamed without what they took, by id.
+	unbilled map[string]bool
 	// details are what the heartbeat shows.
 	details     atomic.Pointer[contract.HeartbeatDetails]
 	heartbeater *host.Heartbeater
@@ -77,7 +81,7 @@ func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attem
 	}
 	a := &attempt{
 		host: h, in: in, began: time.Now(), again: again,
-		controls: make(chan control), left: make(chan struct{}),
+		controls: make(chan control), left: make(chan struct{}), unbilled: map[string]bool{},
 		fence: stream.Fence{Epoch: in.Sandbox.Epoch, Attempt: attemptOf(in.Turn, number)},
 		facts: turn.Facts{
 			ExecutionID: in.ExecutionID, MessageID: in.Message.ID, Terminated: why, HostLost: in.Resumes != nil,

@@ -83,9 +83,12 @@ func (a *attempt) saveOutput(ctx context.Context, out contract.RunTurnOutput) er
 	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
-// writeEnd appends the turn's end and what precedes it: what silent subagents did, which
-// blocks the agent will not persist, and why it failed.
+// writeEnd appends the turn's end and what precedes it: what messages took, what silent
+// subagents did, which blocks the agent will not persist, and why it failed.
 func (a *attempt) writeEnd(ctx context.Context, f turn.Finish) error {
+	if err := a.emitSilentUsage(ctx, f); err != nil {
+		return err
+	}
 	if err := a.emitSilentThreads(ctx, f); err != nil {
 		return err
 	}

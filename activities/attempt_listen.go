@@ -113,6 +113,7 @@ func (a *attempt) handleRecord(ctx context.Context, r delivered) (*turn.Finish, 
 // present process was read, and written then.
 func (a *attempt) translate(ctx context.Context, d runner.Delivery) ([]event.Event, error) {
 	events, err := a.dialogue.Step(ctx, d.Record)
+	a.noteUnbilled(events)
 	if err == nil && a.held && d.Next >= a.agent.Opened.Next {
 		a.held = false
 		err = a.dialogue.Release(ctx)

@@ -154,6 +154,9 @@ type Info struct {
 	Variables []Variable `json:"variables,omitempty"`
 	// Limits are what operators must know beyond the capabilities, a sentence each.
 	Limits []string `json:"limits,omitempty"`
+	// SilentUsage: the usage of a message is in the transcripts and not on the stream. The end of a
+	// turn streams it, as [Follower] reads it.
+	SilentUsage bool `json:"silentUsage,omitempty"`
 }
 
 // Capabilities is what an agent can do beyond answering.

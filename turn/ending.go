@@ -99,10 +99,10 @@ func (m *Machine) terminated(stop string) Ending {
 // Indexes of a turn's last events: after everything of their record. Between IndexThreads
 // and IndexLost each batch of subagents' events has one.
 const (
-	IndexThreads = 1 << 20
-	IndexLost    = 1 << 30
-	IndexFailure = IndexLost + 1
-	IndexEnd     = IndexLost + 2
+	IndexUsage, IndexThreads = 1<<20 - 1, 1 << 20
+	IndexLost                = 1 << 30
+	IndexFailure             = IndexLost + 1
+	IndexEnd                 = IndexLost + 2
 )
 
 // FailureBlock returns the block that shows why the turn failed; nil if the agent itself

@@ -35,6 +35,8 @@ type chatLogState struct {
 	// Summary are the thoughts' subjects.
 	Summary string `json:"-"`
 	Text    string `json:"-"`
+	// Took is what the model calls took whose output is not emitted yet.
+	Took bill `json:"took,omitzero"`
 	// Calls were read and not emitted: refused calls between them are read later.
 	Calls []*toolCall `json:"-"`
 	// Seen counts the calls read of each message, which is written again for each of
@@ -170,7 +172,7 @@ func (b *chatLog) user(r *record) error {
 func (b *chatLog) prompt(text string, parts []event.Part) {
 	b.Begun = true
 	b.prompts[b.Session]++
-	b.Turn, b.Runs = acp.TurnID(b.Session, b.prompts[b.Session]), 0
+	b.Turn, b.Runs, b.Took = acp.TurnID(b.Session, b.prompts[b.Session]), 0, bill{}
 	b.UpsertStamped(event.Main, event.Block{
 		ID: b.Turn, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: parts,
 	})
@@ -198,10 +200,13 @@ func (b *chatLog) gemini(r *record) error {
 }
 
 func (b *chatLog) said(r *record, text string) {
+	if text != "" || len(r.Thoughts) > 0 {
+		b.emitCalls(b.Calls)
+	}
+	b.Took.add(r.Tokens)
 	if text == "" && len(r.Thoughts) == 0 {
 		return
 	}
-	b.emitCalls(b.Calls)
 	b.at(r.Timestamp)
 	for _, t := range r.Thoughts {
 		b.Thoughts = append(b.Thoughts, thoughtText(t.Subject, t.Description))
@@ -232,7 +237,7 @@ func (b *chatLog) block(t event.BlockType, id, text, summary string) {
 	if text == "" {
 		return
 	}
-	block := event.Block{ID: id, Type: t, Status: event.StatusComplete, Content: &text}
+	block := event.Block{ID: id, Type: t, Status: event.StatusComplete, Content: &text, Usage: b.Took.take()}
 	if summary != "" {
 		block.Summary = &summary
 	}
@@ -280,7 +285,7 @@ func (b *chatLog) emitCalls(order []*toolCall) {
 	}
 	for _, c := range order {
 		t := keptTool(c)
-		b.use(event.Main, c, t)
+		b.use(event.Main, c, t, b.Took.take())
 		b.result(event.Main, c, t, liveOutput(c))
 	}
 }
@@ -291,7 +296,7 @@ func (b *chatLog) emitAtOnce(calls []*toolCall) {
 	tools := make([]acp.Tool, len(calls))
 	for i, c := range calls {
 		tools[i] = wholeTool(c)
-		b.use(event.Main, c, tools[i])
+		b.use(event.Main, c, tools[i], b.Took.take())
 	}
 	for i, c := range calls {
 		b.result(event.Main, c, tools[i], headlessOutput(c))
@@ -318,8 +323,9 @@ func headlessOutput(c *toolCall) json.RawMessage {
 	return json.RawMessage("null")
 }
 
-// use emits a call, and the subagent that it started.
-func (p *parser) use(conversation string, c *toolCall, t acp.Tool) {
+// use emits a call, what its message took if no block before it has that, and the subagent that it
+// started.
+func (p *parser) use(conversation string, c *toolCall, t acp.Tool, took *event.Usage) {
 	p.at(c.Timestamp)
 	how := event.ExecutionSuccess
 	if c.failed() {
@@ -331,7 +337,7 @@ func (p *parser) use(conversation string, c *toolCall, t acp.Tool) {
 	}
 	p.UpsertStamped(conversation, event.Block{
 		ID: c.ID, Type: event.BlockToolUse, Status: event.StatusComplete,
-		ToolName: t.Name, ToolUseID: c.ID, Input: input, Execution: how,
+		ToolName: t.Name, ToolUseID: c.ID, Input: input, Execution: how, Usage: took,
 	})
 	if t.Agent != "" {
 		for _, e := range t.Spawned(c.ID) {

@@ -33,7 +33,7 @@ func (*Adapter) Info() adapters.Info {
 		Capabilities: adapters.Capabilities{
 			PartialText: true, Thinking: true, Subagents: true, Approve: true, SetModel: true, Interrupt: true, Images: true,
 		},
-		Variables: variables(),
+		Variables: variables(), SilentUsage: true,
 		Limits: []string{
 			"The agent chooses its session's id.",
 			"A subagent's blocks are not streamed; the transcript has them. Where the agent must ask, it refuses subagents.",

@@ -108,6 +108,7 @@ type side struct {
 	*parser
 	conversation string
 	seen         map[string]int
+	took         bill
 }
 
 func (s *side) record(r *record) error {
@@ -146,6 +147,7 @@ func (s *side) gemini(r *record) error {
 		if err != nil {
 			return err
 		}
+		s.took.add(r.Tokens)
 		s.said(r, said(pieces))
 	}
 	s.seen[r.ID] = max(known, len(r.ToolCalls))
@@ -155,7 +157,7 @@ func (s *side) gemini(r *record) error {
 			return fmt.Errorf("field \"toolCalls\": %w", err)
 		}
 		t := wholeTool(c)
-		s.use(s.conversation, c, t)
+		s.use(s.conversation, c, t, s.took.take())
 		s.result(s.conversation, c, t, wholeOutput(c))
 	}
 	return nil
@@ -165,7 +167,7 @@ func (s *side) said(r *record, text string) {
 	for i, t := range r.Thoughts {
 		content := thoughtText(t.Subject, t.Description)
 		b := event.Block{
-			ID: fmt.Sprintf("%s:thought:%d", r.ID, i), Type: event.BlockThinking, Status: event.StatusComplete, Content: &content,
+			ID: fmt.Sprintf("%s:thought:%d", r.ID, i), Type: event.BlockThinking, Status: event.StatusComplete, Content: &content, Usage: s.took.take(),
 		}
 		if t.Subject != "" {
 			b.Summary = &t.Subject
@@ -174,7 +176,7 @@ func (s *side) said(r *record, text string) {
 	}
 	if text != "" {
 		s.UpsertStamped(s.conversation, event.Block{
-			ID: r.ID, Type: event.BlockAssistantText, Status: event.StatusComplete, Content: &text,
+			ID: r.ID, Type: event.BlockAssistantText, Status: event.StatusComplete, Content: &text, Usage: s.took.take(),
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
+	"github.com/sojourn-run/sojourn/event"
 )
 
 // record is one line of a chat file: a header, a message, or a patch.
@@ -29,11 +30,38 @@ type record struct {
 	Display   json.RawMessage   `json:"displayContent"`
 	Thoughts  []thought         `json:"thoughts"`
 	ToolCalls []json.RawMessage `json:"toolCalls"`
+	// Tokens are what the message's model call took.
+	Tokens *tokens `json:"tokens"`
 
 	Set    json.RawMessage `json:"$set"`
 	Rewind string          `json:"$rewindTo"`
 
 	raw json.RawMessage
+}
+
+// tokens are counted as those of a turn, which are on the stream.
+type tokens struct {
+	Input  int64 `json:"input"`
+	Output int64 `json:"output"`
+}
+
+// bill is what the model calls took whose output is not emitted yet.
+type bill struct{ event.Usage }
+
+func (b *bill) add(t *tokens) {
+	if t != nil {
+		b.Usage = b.Add(event.Usage{InputTokens: t.Input, OutputTokens: t.Output})
+	}
+}
+
+// take returns what the calls took whose output begins with the next block; nil for nothing new.
+func (b *bill) take() *event.Usage {
+	took := b.Usage
+	b.Usage = event.Usage{}
+	if took == (event.Usage{}) {
+		return nil
+	}
+	return &took
 }
 
 type thought struct {

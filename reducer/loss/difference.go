@@ -207,8 +207,8 @@ func completion(x event.Execution) event.SubagentResult {
 // and durations made from them, may differ between the sides.
 func sameBlock(live, saved event.Block) bool {
 	live.Timestamp, live.DurationMS = saved.Timestamp, saved.DurationMS
-	if live.Usage == nil || saved.Usage == nil {
-		live.Usage, saved.Usage = nil, nil // an agent may write a block before its call has ended
+	if saved.Usage == nil {
+		live.Usage = nil // an agent may write a block before its call has ended
 	}
 	a, aerr := json.Marshal(live)
 	b, berr := json.Marshal(saved)

@@ -405,6 +405,19 @@ func TestThreadWithoutItsCallIsTold(t *testing.T) {
 	require.Empty(t, Difference(after, foldOnto(restored, ofTheServer(told)), Options{}), "once")
 }
 
+// TestUsageOfTheTranscriptsIsTold: subscribers receive what a block took if only the
+// transcripts have it; a block that an agent wrote before its call had ended is no difference.
+func TestUsageOfTheTranscriptsIsTold(t *testing.T) {
+	t.Parallel()
+	took := &event.Usage{InputTokens: 7, OutputTokens: 3}
+	said, billed := text("a1", event.StatusComplete, "said"), text("a1", event.StatusComplete, "said")
+	billed.Block.Usage = took
+	without, with := foldAll(event.Event{Payload: said}), foldAll(event.Event{Payload: billed})
+	after := foldOnto(without, Difference(without, with, Options{}))
+	require.Equal(t, took, after.Blocks[0].Usage)
+	require.Empty(t, Difference(with, without, Options{}))
+}
+
 // ofTheServer returns the events that are kept for the restored side.
 func ofTheServer(events []event.Event) (out []event.Event) {
 	for _, ev := range events {
