@@ -405,9 +405,9 @@ func TestThreadWithoutItsCallIsTold(t *testing.T) {
 	require.Empty(t, Difference(after, foldOnto(restored, ofTheServer(told)), Options{}), "once")
 }
 
-// TestUsageOfTheTranscriptsIsTold: subscribers receive what a block took if only the
+// TestR136UsageOfTheTranscripts: subscribers receive what a block took if only the
 // transcripts have it; a block that an agent wrote before its call had ended is no difference.
-func TestUsageOfTheTranscriptsIsTold(t *testing.T) {
+func TestR136UsageOfTheTranscripts(t *testing.T) {
 	t.Parallel()
 	took := &event.Usage{InputTokens: 7, OutputTokens: 3}
 	said, billed := text("a1", event.StatusComplete, "said"), text("a1", event.StatusComplete, "said")
