@@ -61,7 +61,9 @@ func TestParentValidate(t *testing.T) {
 
 func TestResultFits(t *testing.T) {
 	t.Parallel()
-	said := func(text string) Result { return Result{Outcome: Completed, Result: &event.QueryResult{Response: text}} }
+	said := func(text string) Result {
+		return Result{Outcome: Completed, Result: &event.QueryResult{Response: text}}
+	}
 	require.Equal(t, said("short"), said("short").Fitting(100))
 	require.Equal(t, Result{Outcome: Interrupted}, Result{Outcome: Interrupted}.Fitting(1))
 	for name, text := range map[string]string{"plain": strings.Repeat("x", 5000), "escaped": strings.Repeat("<", 5000), "runes": strings.Repeat("é", 5000)} {
