@@ -52,16 +52,25 @@ type check struct {
 const checkTimeout = 10 * time.Second
 
 func (c *cli) doctorCommand() *cobra.Command {
-	return &cobra.Command{
+	var fairness bool
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check every part and say what is wrong",
 		Long:  "Check every part and say what is wrong. The exit code is 1 when something that sessions need is broken.",
 		Args:  wants,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return c.doctor(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			checks := c.checks(cmd.Context())
+			if fairness {
+				checks = append(checks, check{name: "fairness", patience: fairnessTimeout, optional: true, look: c.inTemporal(c.checkFairness)})
+			}
+			return c.doctor(cmd.Context(), checks)
+		},
 	}
+	cmd.Flags().BoolVar(&fairness, "fairness", false, "try too whether the server shares places among batches, with a short workflow that is deleted")
+	return cmd
 }
 
-func (c *cli) doctor(ctx context.Context) error {
+func (c *cli) doctor(ctx context.Context, checks []check) error {
 	// The checks run concurrently and share these.
 	if _, err := c.temporalUnasked(ctx); err != nil {
 		return err
@@ -70,7 +79,7 @@ func (c *cli) doctor(ctx context.Context) error {
 		OK     bool      `json:"ok"`
 		Checks []finding `json:"checks"`
 	}{OK: true}
-	for f := range c.examine(ctx, c.checks(ctx)) {
+	for f := range c.examine(ctx, checks) {
 		report.OK = report.OK && f.Verdict != verdictBad
 		report.Checks = append(report.Checks, f)
 		if c.json {

@@ -22,3 +22,20 @@ func TestDoctorNamesLeftovers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "nothing of ended sandboxes is left", detail)
 }
+
+// The late tasks of a fair server are in the first half, however many partitions its queues have.
+func TestFair(t *testing.T) {
+	t.Parallel()
+	order := func(s string) (keys []string) {
+		for _, c := range s {
+			keys = append(keys, map[rune]string{'c': crowdKey, 'l': lateKey}[c])
+		}
+		return keys
+	}
+	for s, want := range map[string]bool{
+		"clclclclclclcccccccccccccccccc": true, "ccccclcccclclllccccccccccccccc": true,
+		"ccccccccccccccccccccccccllllll": false, "cccccccccccclcccccccclccclclll": false, "": false,
+	} {
+		require.Equal(t, want, fair(order(s)), s)
+	}
+}

@@ -14,6 +14,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
@@ -338,4 +340,28 @@ func TestDoctorAndSetup(t *testing.T) {
 		require.Empty(t, s.Made, "%s: what is there stays", s.Name)
 		require.NotEmpty(t, s.Where)
 	}
+}
+
+// TestDoctorTriesFairness: the doctor finds out whether a server takes tasks by their fairness
+// keys, and leaves nothing behind.
+func TestDoctorTriesFairness(t *testing.T) {
+	skip.InShort(t, "it starts a server of its own, and waits until that has deleted a workflow")
+	onSharedHost(t)
+	tried := func(env ...string) string {
+		return runProgram(t, "sojourn", "", env, "doctor", "--fairness").out
+	}
+	require.Regexp(t, `(?m)^ok   fairness +the server takes tasks by their fairness keys`, tried())
+
+	off := newServer(t, "--temporal-config", "matching.enableFairness=false")
+	address := off.env["TEMPORAL_ADDRESS"]
+	without := tried("TEMPORAL_ADDRESS="+address, "TEMPORAL_NAMESPACE="+off.env["TEMPORAL_NAMESPACE"])
+	require.Regexp(t, `(?m)^note fairness +the server takes tasks in their order.*\n +hint: set matching.enableFairness`, without)
+
+	raw, err := client.Dial(client.Options{HostPort: address, Namespace: off.env["TEMPORAL_NAMESPACE"], Logger: silent{}})
+	require.NoError(t, err)
+	defer raw.Close()
+	require.Eventually(t, func() bool {
+		left, err := raw.CountWorkflow(testContext(t), &workflowservice.CountWorkflowExecutionsRequest{Query: "WorkflowType = 'SojournFairnessProbe'"})
+		return err == nil && left.GetCount() == 0
+	}, patience, tick)
 }
