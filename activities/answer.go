@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -102,8 +101,12 @@ func (a *attempt) emitSilentUsage(ctx context.Context, f turn.Finish) error {
 		}
 		a.answered = a.answered || isUpsertOf(ev, a.machine.Summary.Answer)
 	})
-	if err = errors.Join(err, ctx.Err()); err != nil {
-		return fmt.Errorf("read what the messages took: %w", err)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		// A tool may have made its home unreadable; the turn ends all the same.
+		a.host.o.Log.Warn("what messages took is not known", "session", a.in.Agent.SessionID, "error", err)
 	}
 	return a.appendAt(ctx, place, found...)
 }
