@@ -281,8 +281,8 @@ func (a *attempt) archiveEnd(ctx context.Context) {
 	if err := errors.Join(a.emitGrown(ctx, grown), a.out.Flush(ctx)); err != nil {
 		a.host.o.Log.Debug("the growth of the archive was not said", "session", a.in.Agent.SessionID, "error", err)
 	}
-	turn := a.archiver.turns.Load()
-	a.host.Go(func(ctx context.Context) { a.host.syncLater(ctx, a.archiver, turn) })
+	begun := a.archiver.turns.Load()
+	a.host.Go(func(ctx context.Context) { a.host.syncLater(ctx, a.archiver, begun) })
 }
 
 // archiveOwn archives Sojourn's own entries; those that fail stay in the checkpoint.
@@ -313,14 +313,14 @@ const (
 
 // syncLater archives what an agent wrote after its turn, unless the next one, which
 // archives that too, has begun.
-func (h *Host) syncLater(ctx context.Context, a *archiver, turn int64) {
+func (h *Host) syncLater(ctx context.Context, a *archiver, begun int64) {
 	for range laterTimes {
 		select {
 		case <-time.After(laterEvery):
 		case <-ctx.Done():
 			return
 		}
-		if a.turns.Load() != turn {
+		if a.turns.Load() != begun {
 			return
 		}
 		once, cancel := context.WithTimeout(ctx, archivePatience)
