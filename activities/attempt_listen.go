@@ -103,6 +103,7 @@ func (a *attempt) handleRecord(ctx context.Context, r delivered) (*turn.Finish, 
 	if err != nil && !errors.Is(err, adapters.ErrRefused) {
 		return nil, err
 	}
+	a.noteUnbilled(events)
 	return a.step(ctx, turn.Record{
 		Span: span, At: r.Record.TS, Now: time.Now(), Exit: exitOf(r.Delivery), Progress: a.isProgress(r.Record),
 		Events: events, Refused: problem(err),
@@ -113,7 +114,6 @@ func (a *attempt) handleRecord(ctx context.Context, r delivered) (*turn.Finish, 
 // present process was read, and written then.
 func (a *attempt) translate(ctx context.Context, d runner.Delivery) ([]event.Event, error) {
 	events, err := a.dialogue.Step(ctx, d.Record)
-	a.noteUnbilled(events)
 	if err == nil && a.held && d.Next >= a.agent.Opened.Next {
 		a.held = false
 		err = a.dialogue.Release(ctx)
