@@ -163,6 +163,8 @@ func (b *bench) waiting(ctx context.Context, items int) (bytes float64, err erro
 	if err := started.Cancel(ctx); err != nil {
 		return 0, err
 	}
-	_, err = started.Wait(ctx)
+	if _, err = started.Wait(ctx); errors.Is(err, batch.ErrCancelled) {
+		err = nil
+	}
 	return bytes, err
 }
