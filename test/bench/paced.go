@@ -210,23 +210,25 @@ func (a *paced) turn(l pacedLine, came time.Duration, n int, pause time.Duration
 	}
 	tick := time.NewTicker(max(pause, time.Microsecond))
 	defer tick.Stop()
-	for range n {
+	lines := a.lines
+	for said := 0; said < n; {
 		select {
-		case <-tick.C:
-		case line, more := <-a.lines:
+		case line, more := <-lines:
 			if !more {
-				return nil
+				lines = nil // what was asked is answered
+				continue
 			}
 			if stops, err := a.interrupted(line.data); stops || err != nil {
 				return errors.Join(err, a.end(id, whole, `"is_error":true,"terminal_reason":"aborted_streaming"`))
 			}
-			continue
+		case <-tick.C:
+			now := stamp(monotonic())
+			if err := a.say("%s", deltaLine(now)); err != nil {
+				return err
+			}
+			whole += now
+			said++
 		}
-		now := stamp(monotonic())
-		if err := a.say("%s", deltaLine(now)); err != nil {
-			return err
-		}
-		whole += now
 	}
 	return a.end(id, whole, `"is_error":false`)
 }
