@@ -1,15 +1,26 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	sdkworker "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/skip"
+	"github.com/sojourn-run/sojourn/workflows"
 )
 
 // warmTurnLimit is law L6: the history events from send (an update) to idle, with those
@@ -111,4 +122,49 @@ func isCold(t *testing.T, h *session.Handle) bool {
 	i, err := h.Inspect(testContext(t))
 	require.NoError(t, err)
 	return i.Phase == "idle" && i.Sandbox == nil
+}
+
+// TestALongHistoryIsReplayed: what is recorded of a session's turns, over all runs of its
+// workflow, replays with this build. With SOJOURN_LONG set the session has a thousand turns.
+func TestALongHistoryIsReplayed(t *testing.T) {
+	skip.InShort(t, "the recorded histories of each message are replayed beside the workflow")
+	inOwnNamespace(t)
+	startWorker(t)
+	ctx, turns := testContext(t), 12
+	if os.Getenv("SOJOURN_LONG") != "" {
+		long, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		ctx, turns = long, 1000
+	}
+	h := open(t, session.Options{Agent: anyAgent()})
+	for n := range turns {
+		r, err := h.Send(ctx, session.Message{Text: fmt.Sprintf("SAY turn %d", n)})
+		require.NoError(t, err)
+		res, err := h.Wait(ctx, r)
+		require.NoError(t, err)
+		require.NoError(t, res.Err())
+	}
+	require.NoError(t, h.Close(ctx))
+
+	var runs []*workflowpb.WorkflowExecutionInfo
+	require.Eventually(t, func() bool {
+		found, err := spaceOf(t).Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: fmt.Sprintf("WorkflowId = '%s' AND CloseTime IS NOT NULL", h.ID())})
+		runs = found.GetExecutions()
+		return err == nil && slices.ContainsFunc(runs, func(r *workflowpb.WorkflowExecutionInfo) bool {
+			return r.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+		})
+	}, patience, tick)
+	o, err := session.WithPayloads(client.Options{}, spaceOf(t).Archive)
+	require.NoError(t, err)
+	replayer, err := sdkworker.NewWorkflowReplayerWithOptions(sdkworker.WorkflowReplayerOptions{ExternalStorage: o.ExternalStorage})
+	require.NoError(t, err)
+	replayer.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowType})
+	events := int64(0)
+	for _, run := range runs {
+		events += run.GetHistoryLength()
+		require.NoError(t, replayer.ReplayWorkflowExecution(ctx, spaceOf(t).Temporal.WorkflowService(), silent{}, spaceOf(t).Namespace,
+			workflow.Execution{ID: h.ID(), RunID: run.GetExecution().GetRunId()}))
+	}
+	require.Greater(t, events, int64(10*turns))
+	t.Logf("%d turns: %d events in %d runs", turns, events, len(runs))
 }
