@@ -160,6 +160,19 @@ func (u *Unarchived) Keep(messages ...Message) {
 	}
 }
 
+// KeepUnarchived keeps messages of a turn that has ended and may not be in the archive, which is
+// behind from at on if it was not before.
+// Without messages it does nothing.
+func (s *State) KeepUnarchived(at Unarchived, messages ...Message) {
+	if len(messages) == 0 {
+		return
+	}
+	if s.Unarchived == nil {
+		s.Unarchived = &at
+	}
+	s.Unarchived.Keep(messages...)
+}
+
 // Queued is a message that waits for its execution.
 type Queued struct {
 	Message     Message `json:"message"`

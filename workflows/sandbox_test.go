@@ -305,6 +305,30 @@ func TestALostHostsEndIsKnown(t *testing.T) {
 	require.Nil(t, (&turn{}).endedBefore(temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil, contract.HeartbeatDetails{Phase: "running"})))
 }
 
+// TestALostHostsEndKeepsWhatItAnswered: a message that was folded into a turn, whose end is known
+// from the lost host's last heartbeat alone, is handed to the next host: with the stream deleted
+// no one else has it.
+func TestALostHostsEndKeepsWhatItAnswered(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	ended := session.Result{ExecutionID: "x1", MessageID: "m1", MessageIDs: []string{"m1", "m2"}, Outcome: session.Completed, Result: &event.QueryResult{Response: "said before"}}
+	p.then(
+		func() { p.send("m1", "HOLD its end") },
+		func() { p.steer("m2", "steered") },
+		func() {
+			require.NoError(t, p.w.complete(p.w.running["s1"].token, nil, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil, contract.HeartbeatDetails{Ended: &ended})))
+		},
+	)
+	p.run()
+	require.Greater(t, len(p.w.turns), 1)
+	next := p.w.turns[1]
+	require.Equal(t, &ended, next.Resumes.Ended)
+	require.NotNil(t, next.Unarchived)
+	require.Len(t, next.Unarchived.Messages, 1)
+	require.Equal(t, "steered", next.Unarchived.Messages[0].Text)
+	require.Less(t, next.Unarchived.Epoch, next.Sandbox.Epoch)
+}
+
 // TestR68LostSandboxIsHandedOnInWorkflow: a sandbox that is lost with its host is passed to
 // the next writer, once: the one that makes the next sandbox, or the one that closes the
 // session. One that could not be ended is terminated too.

@@ -127,8 +127,7 @@ func (r *run) runTurn() error {
 	return nil
 }
 
-// maxHosts bounds how many hosts an execution may lose: the execution may be what kills
-// them.
+// maxHosts bounds how many hosts an execution may lose: it may be what kills them.
 const maxHosts = 3
 
 // execute provides a sandbox and runs the turn in it. When the host is lost the turn is
@@ -158,12 +157,14 @@ func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
 			return out, err
 		}
 		r.cur.lost = r.cur.lose(session.Lost{Host: r.st.Sandbox.Host, AfterSeq: r.cur.after, Why: whyLost(err), Ended: r.cur.endedBefore(err)})
+		if end := r.cur.lost.Ended; end != nil { // it may have archived nothing of what it answered
+			r.st.KeepUnarchived(session.Unarchived{AfterSeq: r.cur.after, Anchor: r.cur.anchor, Epoch: r.st.Sandbox.Epoch}, r.st.Queue.Named(end.MessageIDs)...)
+		}
 		r.st.LostSandbox, r.st.Sandbox = r.st.Sandbox, nil
 		r.publish()
 		r.st.Restarts++
 		r.cur.hosts++
-		// The lost host may still write under its epoch, so the next write takes a
-		// higher one.
+		// The lost host may still write under its epoch, so take a higher one.
 		r.epochUnknown = true
 		if r.cur.hosts > maxHosts || r.closing != "" {
 			return out, err
@@ -237,21 +238,20 @@ func (r *run) turnInput(q session.Queued) contract.RunTurnInput {
 	return in
 }
 
-// noteArchive records the event from which on the archive may lack answers if the host is
-// lost.
+// noteArchive records from which event on the archive may lack answers if the host is lost.
 func (r *run) noteArchive(in contract.RunTurnInput, out contract.RunTurnOutput) {
 	switch {
 	case out.ArchiveBehind == "":
 		r.st.Unarchived = nil
 		return
-	case r.st.Unarchived == nil || in.Unarchived != nil:
-		r.st.Unarchived = &session.Unarchived{AfterSeq: cmp.Or(in.AfterSeq, in.LastSeq), Anchor: in.Anchor, Epoch: in.Sandbox.Epoch}
+	case in.Unarchived != nil:
+		r.st.Unarchived = nil
 	}
-	r.st.Unarchived.Keep(append([]session.Message{in.Message}, r.st.Queue.Named(out.Result.MessageIDs)...)...)
+	r.st.KeepUnarchived(session.Unarchived{AfterSeq: cmp.Or(in.AfterSeq, in.LastSeq), Anchor: in.Anchor, Epoch: in.Sandbox.Epoch},
+		append([]session.Message{in.Message}, r.st.Queue.Named(out.Result.MessageIDs)...)...)
 }
 
-// createSandbox waits for a slot on a host as long as it takes, or until the turn is
-// interrupted.
+// createSandbox waits for a slot on a host, or until the turn is interrupted.
 func (r *run) createSandbox() error {
 	ctx, cancel := workflow.WithCancel(r.ctx)
 	defer cancel()
