@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
@@ -25,7 +27,7 @@ const (
 	lateTasks           = 6
 	fairnessProbe       = "SojournFairnessProbe"
 	fairnessTask        = "SojournFairnessTask"
-	fairnessTimeout     = 30 * time.Second
+	fairnessTimeout     = time.Minute
 	fairnessLook        = 50 * time.Millisecond
 	fairnessTaskTimeout = 10 * time.Second
 )
@@ -33,6 +35,7 @@ const (
 // checkFairness tries the server with a workflow of its own, on task queues of its own, and
 // deletes it.
 func (c *cli) checkFairness(ctx context.Context, t client.Client) (detail string, err error) {
+	defer c.patience("trying whether the server is fair: its count of tasks is some seconds old")()
 	id := "sojourn-doctor-" + uuid.NewString()
 	queue := worker.New(t, id, worker.Options{})
 	queue.RegisterWorkflowWithOptions(crowdedQueue, workflow.RegisterOptions{Name: fairnessProbe})
@@ -52,7 +55,14 @@ func (c *cli) checkFairness(ctx context.Context, t client.Client) (detail string
 		})
 		err = errors.Join(err, gone)
 	}()
-	if err := awaitTasks(ctx, t, run); err != nil {
+	// History hands tasks on in any order, so the late ones are made when the crowd waits.
+	if err := c.awaitTasks(ctx, t, run, crowdTasks); err != nil {
+		return "", err
+	}
+	if err := t.SignalWorkflow(ctx, run.GetID(), run.GetRunID(), lateKey, nil); err != nil {
+		return "", err
+	}
+	if err := c.awaitTasks(ctx, t, run, crowdTasks+lateTasks); err != nil {
 		return "", err
 	}
 	order, err := takeTasks(ctx, t, run)
@@ -72,16 +82,18 @@ func fairnessTasks(workflowID string) string { return workflowID + "-tasks" }
 // crowdedQueue is the workflow that the doctor tries a server with.
 func crowdedQueue(ctx workflow.Context) error {
 	var all []workflow.Future
-	for i := range crowdTasks + lateTasks {
-		key := crowdKey
-		if i >= crowdTasks {
-			key = lateKey
-		}
-		all = append(all, workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+	schedule := func(key string, n int) {
+		ctx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 			TaskQueue:           fairnessTasks(workflow.GetInfo(ctx).WorkflowExecution.ID),
 			StartToCloseTimeout: fairnessTaskTimeout, Priority: temporal.Priority{FairnessKey: key},
-		}), fairnessTask, key))
+		})
+		for range n {
+			all = append(all, workflow.ExecuteActivity(ctx, fairnessTask, key))
+		}
 	}
+	schedule(crowdKey, crowdTasks)
+	workflow.GetSignalChannel(ctx, lateKey).Receive(ctx, nil)
+	schedule(lateKey, lateTasks)
 	for _, f := range all {
 		if err := f.Get(ctx, nil); err != nil {
 			return err
@@ -90,11 +102,14 @@ func crowdedQueue(ctx workflow.Context) error {
 	return nil
 }
 
-// awaitTasks waits until all tasks are in their queue.
-func awaitTasks(ctx context.Context, t client.Client, run client.WorkflowRun) error {
+// awaitTasks waits until so many tasks are in their queue.
+func (c *cli) awaitTasks(ctx context.Context, t client.Client, run client.WorkflowRun, n int64) error {
 	for {
-		d, err := t.DescribeWorkflowExecution(ctx, run.GetID(), run.GetRunID())
-		if err != nil || len(d.GetPendingActivities()) == crowdTasks+lateTasks {
+		d, err := t.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+			Namespace: c.conns.options.Namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: fairnessTasks(run.GetID())},
+			TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY, ReportStats: true,
+		})
+		if err != nil || d.GetStats().GetApproximateBacklogCount() >= n {
 			return err
 		}
 		select {

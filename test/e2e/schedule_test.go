@@ -117,9 +117,9 @@ func TestScheduleCatchesUp(t *testing.T) {
 	require.GreaterOrEqual(t, late, 5, "%+v", recent)
 	require.Positive(t, ran("strict").NumActionsMissedCatchupWindow)
 
-	w.worker = startWorker(t, w.variables()...)
 	h, err := w.client.Get(testContext(t), "ticking")
 	require.ErrorIs(t, err, session.ErrNotFound, "no worker has run yet")
+	w.worker = startWorker(t, w.variables()...)
 	require.Eventually(t, func() bool {
 		if h, err = w.client.Get(testContext(t), "ticking"); err != nil {
 			return false
