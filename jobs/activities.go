@@ -3,7 +3,6 @@ package jobs
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -133,7 +132,7 @@ func answer(schema []byte, res session.Result) Answer {
 	out := Answer{Result: res.Fitting(MaxResultBytes)}
 	if len(schema) > 0 && res.Outcome == session.Completed && res.Result != nil {
 		value, err := find(schema, res.Result.Response)
-		switch n := jsonSize(value); {
+		switch n := session.JSONSize(value); {
 		case err != nil:
 			out.Mismatch = err.Error()
 		case n > MaxResultBytes:
@@ -143,15 +142,6 @@ func answer(schema []byte, res session.Result) Answer {
 		}
 	}
 	return out
-}
-
-// jsonSize returns a value's size as JSON, in which a character may take six bytes.
-func jsonSize(v any) int {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return 0 // it is what was decoded before
-	}
-	return len(text)
 }
 
 // Artifacts lists the files of a closed session that match the patterns.
@@ -169,7 +159,7 @@ func (a *Activities) Artifacts(ctx context.Context, in ArtifactsInput) ([]Artifa
 		}
 		out = append(out, Artifact{Path: f.Path, Size: f.Size, SHA256: f.SHA256})
 	}
-	if n := jsonSize(out); n > MaxResultBytes {
+	if n := session.JSONSize(out); n > MaxResultBytes {
 		why := fmt.Sprintf("the list of the %d artifacts is %d bytes; at most %d go into a result", len(out), n, MaxResultBytes)
 		return nil, temporal.NewNonRetryableApplicationError(why, TypeTooLarge, nil)
 	}

@@ -257,15 +257,19 @@ func (r Result) Fitting(n int) Result {
 		return r
 	}
 	short := *r.Result
-	for most := n; jsonSize(short.Response) > n; most /= 2 {
+	for most := n; JSONSize(short.Response) > n; most /= 2 {
 		short = brief.Shorten(*r.Result, most)
 	}
 	r.Result = &short
 	return r
 }
 
-func jsonSize(s string) int {
-	text, _ := json.Marshal(s) // of a string there is no error
+// JSONSize returns a value's size in a payload, as JSON; 0 for one that can't be encoded.
+func JSONSize(v any) int {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return 0
+	}
 	return len(text)
 }
 

@@ -70,8 +70,8 @@ func TestResultFits(t *testing.T) {
 		whole := said(text)
 		short := whole.Fitting(1000).Result
 		require.True(t, short.Truncated, name)
-		require.LessOrEqual(t, jsonSize(short.Response), 1000, name)
-		require.Greater(t, jsonSize(short.Response), 300, name)
+		require.LessOrEqual(t, JSONSize(short.Response), 1000, name)
+		require.Greater(t, JSONSize(short.Response), 300, name)
 		require.True(t, strings.HasPrefix(text, strings.TrimSuffix(short.Response, "…")), name)
 		require.Equal(t, text, whole.Result.Response, "%s: the other is as it was", name)
 	}
