@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -176,6 +177,6 @@ func TestSpawnedByAnAgentIsBound(t *testing.T) {
 		require.Contains(t, useTool(t, parent, name, agenttools.SpawnAgent, agenttools.Spawn{Prompt: "SAY no", Profile: profile}), want)
 	}
 	require.Equal(t, agenttools.Stopped, oneAgent(t, useTool(t, parent, name, agenttools.StopAgent, agenttools.Stop{AgentID: spawned.AgentID})).Status)
-	require.Empty(t, childrenOf(t, parent))
+	eventually(t, func(*assert.CollectT) bool { return len(childrenOf(t, parent)) == 0 }, patience, tick)
 	require.Contains(t, useTool(t, parent, name, agenttools.MessageAgent, agenttools.Message{AgentID: spawned.AgentID, Message: "SAY no"}), "has answered and ended")
 }
