@@ -114,6 +114,10 @@ func Deliver(p runner.Process, sig unix.Signal) (sent bool, err error) {
 // hold opens a pidfd for exactly this process, or returns -1 if it has exited.
 func hold(p runner.Process) (int, error) {
 	fd, err := unix.PidfdOpen(p.Pid, 0)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+		// The pid has become the id of a thread; older kernels report EINVAL.
+		return -1, nil
+	}
 	if err != nil {
 		return -1, ignoreGone(err)
 	}
