@@ -62,9 +62,9 @@ func Spawn(ctx context.Context, s Spec) (*Process, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", s.Name, err)
 	}
-	said := make(chan struct{})
-	go p.read(read, s.ReadyText, said)
-	go func() { p.err = p.cmd.Wait(); write.Close(); close(p.done) }()
+	said, readAll := make(chan struct{}), make(chan struct{})
+	go func() { p.read(read, s.ReadyText, said); close(readAll) }()
+	go func() { p.err = p.cmd.Wait(); write.Close(); <-readAll; close(p.done) }()
 	if err := p.await(ctx, s.ReadyFile, said); err != nil {
 		return nil, errors.Join(err, p.Kill())
 	}
