@@ -126,6 +126,9 @@ func decodeBody(raw []byte) (traffic.Record, bool) {
 	if !cutOK || !ok || !ok2 || !ok3 || !ok4 {
 		return traffic.Record{}, false
 	}
+	if !bytes.HasSuffix(ts, []byte{'Z'}) { // a time of another zone may have no year in UTC that JSON can say
+		return traffic.Record{}, false
+	}
 	at, err := time.Parse(time.RFC3339Nano, string(ts))
 	line, ok := unescape(body)
 	r := traffic.Record{TS: at.UTC(), Dir: event.Dir(dir), Line: line, Cut: cut}

@@ -49,6 +49,7 @@ func FuzzDecodeSummed(f *testing.F) {
 	f.Add([]byte(`{"ts":"2025-01-02T03:04:05Z","dir":"out","line":"a\u001fb\"\\"}`))
 	f.Add([]byte(`{"ts":"2025-01-02T03:04:05Z","dir":"out","line":"\u00e9\/"}`))
 	f.Add([]byte(`{"ts":"2025-01-02T03:04:05+01:00","dir":"in","line":"x","line":"y"}`))
+	f.Add([]byte(`{"ts":"0000-01-01T00:00:00+01:00","dir":"in","line":""}`))
 	f.Add([]byte(`{"dir":"err","line":"","ts":null}`))
 	f.Add(wire.AppendSummed(nil, traffic.Record{TS: time.Unix(1, 2), Dir: event.DirErr, Line: `,"crc":"`}))
 	f.Fuzz(func(t *testing.T, raw []byte) {
