@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"slices"
 
 	"go.temporal.io/server/common/log"
 	"go.temporal.io/server/common/log/tag"
@@ -44,12 +45,18 @@ func (l temporalLog) With(tags ...tag.Tag) log.Logger {
 var harmless = map[string]bool{"unable to add metrics baggage to gRPC trailer": true}
 
 func (l temporalLog) write(level slog.Level, msg string, tags []tag.Tag) {
-	if harmless[msg] {
+	if harmless[msg] || slices.ContainsFunc(tags, ofNobody) {
 		level = slog.LevelDebug
 	}
 	if l.log.Enabled(context.Background(), level) {
 		l.log.LogAttrs(context.Background(), level, msg, attributes(tags)...)
 	}
+}
+
+// ofNobody reports whether a tag is the error of a request whose caller did not wait for
+// the answer, as the server's own workers don't when it ends.
+func ofNobody(t tag.Tag) bool {
+	return t.Key() == "error" && t.Value() == context.Canceled.Error()
 }
 
 func attributes(tags []tag.Tag) []slog.Attr {

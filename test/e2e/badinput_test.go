@@ -22,7 +22,8 @@ func TestBadInputOfTheCommandLine(t *testing.T) {
 	h, err := spaceOf(t).Client.Get(testContext(t), id)
 	require.NoError(t, err)
 	events(t, h)
-	before := listed(t, session.ListOptions{Children: true})
+	var before []string
+	require.Eventually(t, func() bool { before = listed(t, session.ListOptions{Children: true}); return contains(before, id) }, patience, tick)
 	fresh := "bad-" + uuid.NewString()
 	long := strings.Repeat("x", session.MaxMessageBytes)
 	for _, c := range []struct {
