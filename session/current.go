@@ -176,9 +176,9 @@ func (h *Handle) hasEnd(ctx context.Context, executionID string) bool {
 // describesAtOnce bounds the concurrent requests for the sessions of one page.
 const describesAtOnce = 16
 
-// refresh returns the index's entries of a page. Those of working sessions, and of a run that
-// is not the latest, are what Temporal has of the session's newest run now: the run in the
-// index may have continued as new. An idle session's entry changes only with a new message.
+// refresh returns the index's entries of a page. Those of open sessions, and of a run that is
+// not the latest, are what Temporal has of the session's newest run now: the run in the index
+// may have continued as new, and the index may be behind by a whole turn.
 func (c *Client) refresh(ctx context.Context, page []*workflowpb.WorkflowExecutionInfo, latest map[string]string) ([]*described, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(describesAtOnce)
@@ -186,7 +186,8 @@ func (c *Client) refresh(ctx context.Context, page []*workflowpb.WorkflowExecuti
 	for i, info := range page {
 		now[i] = &described{WorkflowExecutionInfo: info}
 		id := info.GetExecution()
-		if !atWork(info) && latest[id.GetWorkflowId()] == id.GetRunId() {
+		open := info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+		if !open && latest[id.GetWorkflowId()] == id.GetRunId() {
 			continue
 		}
 		g.Go(func() error {
@@ -203,16 +204,4 @@ func (c *Client) refresh(ctx context.Context, page []*workflowpb.WorkflowExecuti
 		})
 	}
 	return now, g.Wait()
-}
-
-// atWork reports whether a session runs or waits in a turn according to the index.
-func atWork(info *workflowpb.WorkflowExecutionInfo) bool {
-	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		return false
-	}
-	var status Status
-	if err := attribute(info.GetSearchAttributes(), AttrStatus.GetName(), &status); err != nil {
-		return false
-	}
-	return status != StatusIdle
 }

@@ -185,6 +185,24 @@ func TestListWhileASessionContinuesAsNew(t *testing.T) {
 	}
 }
 
+// Temporal's index may be behind by a whole turn: it has an idle session that has failed since.
+func TestListIsNotBehindByATurn(t *testing.T) {
+	t.Parallel()
+	idle := func(attributes map[string]any) *workflowpb.WorkflowExecutionInfo {
+		attributes["SojournStatus"] = "idle"
+		return execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, attributes)
+	}
+	f := &fakeTemporal{known: map[string]*workflowpb.WorkflowExecutionInfo{"s1": idle(map[string]any{"SojournOutcome": "failed", "SojournTurns": 1})}}
+	f.list = func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+		return &workflowservice.ListWorkflowExecutionsResponse{Executions: []*workflowpb.WorkflowExecutionInfo{idle(map[string]any{})}}, nil
+	}
+	page, err := newClient(t, f).List(t.Context(), ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, page.Sessions, 1)
+	require.Equal(t, Failed, page.Sessions[0].Outcome)
+	require.Equal(t, int64(1), page.Sessions[0].Turns)
+}
+
 // The list shows of a running session that its turn waits for a slot, or for a retry; what is
 // being tried now keeps no turn from running.
 func TestListTellsWhatKeepsATurnFromRunning(t *testing.T) {
