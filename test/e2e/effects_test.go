@@ -200,7 +200,7 @@ func (s halfDone) respond(ctx context.Context, t *testing.T) {
 	s.l.until(t, 0, nth[event.PermissionRequested](1))
 	req := last(payloads[event.PermissionRequested](s.l.all()))
 	require.Contains(t, string(req.Input), "begun")
-	require.Contains(t, sojourn(t, "inbox"), s.h.ID())
+	require.Eventually(t, func() bool { return strings.Contains(sojourn(t, "inbox"), s.h.ID()) }, patience, tick, "the index has it a moment later")
 	require.NoError(t, s.h.Respond(ctx, session.RespondRequest{RequestID: req.RequestID, Allow: s.allow, Message: "let it be", By: "ana"}))
 	want := map[bool]string{true: "allow by ana", false: "deny by ana"}[s.allow]
 	s.l.until(t, 0, nth[event.PermissionResolved](1))

@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -42,7 +43,8 @@ func TestLimitInATurn(t *testing.T) {
 		require.Equal(t, 3, waited.code, waited.err)
 		require.Contains(t, waited.err, "raises the limit")
 		require.Regexp(t, `(?m)^`+h.ID()+`\s.* paused `, sojourn(t, "ls"))
-		require.Regexp(t, `(?m)^`+h.ID()+`\s.*`+res.Reason, sojourn(t, "inbox"))
+		inInbox := regexp.MustCompile(`(?m)^` + h.ID() + `\s.*` + res.Reason)
+		require.Eventually(t, func() bool { return inInbox.MatchString(sojourn(t, "inbox")) }, patience, tick, "the index has it a moment later")
 
 		next, err := h.Send(ctx, session.Message{Text: "SAY behind the limit"})
 		require.NoError(t, err)
