@@ -42,6 +42,7 @@ type attempt struct {
 	machine *turn.Machine
 	writer  *stream.Writer
 	out     *stream.Batcher
+	own     own
 	history *history
 
 	archiver *archiver

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -31,8 +32,15 @@ func (h *history) Add(ev event.Event) {
 	h.used.Add(ev)
 }
 
-// read reads what the stream has of the execution after the last read. blocks selects those
-// that Streamed must have; nil for all, noBlocks for none.
+func (h *history) addAll(events []event.Event) {
+	for _, ev := range events {
+		h.Add(ev)
+	}
+}
+
+// read reads what the stream has of the execution after the last read, and what this attempt
+// has stored there itself, deleted or not. blocks selects those that Streamed must have; nil for
+// all, noBlocks for none.
 func (a *attempt) read(ctx context.Context, blocks func(event.Event) bool) (*history, error) {
 	if err := a.out.Flush(ctx); err != nil {
 		return nil, err
@@ -41,7 +49,12 @@ func (a *attempt) read(ctx context.Context, blocks func(event.Event) bool) (*his
 		a.history = &history{turn.NewHistory(a.scope(blocks)), blocks == nil, usedBefore{executionID: a.in.ExecutionID, parks: parksOf(a.in)}}
 	}
 	h := a.history
-	err := eachAfter(ctx, a.host.o.Stream, a.in.Agent.SessionID, h.Next(), func(ev event.Event) bool { h.Add(ev); return true })
+	err := eachAfter(ctx, a.host.o.Stream, a.in.Agent.SessionID, h.Next(), func(ev event.Event) bool {
+		h.addAll(a.own.between(h.Next(), ev.Context.Seq))
+		h.Add(ev)
+		return true
+	})
+	h.addAll(a.own.between(h.Next(), math.MaxUint64))
 	if err != nil {
 		return nil, fmt.Errorf("read what was streamed of execution %s: %w", a.in.ExecutionID, err)
 	}

@@ -1,9 +1,13 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/turn"
 )
@@ -22,8 +26,36 @@ func (a *attempt) takeStream(ctx context.Context) (err error) {
 	if had := a.writer.Tail().Position; had.Epoch == a.fence.Epoch {
 		a.machine.Had = &turn.Place{Offset: had.Offset, Index: had.Index}
 	}
-	a.out = a.writer.Batcher(ctx, stream.BatcherOptions{MaxBytes: a.host.o.Memory.queue()})
+	a.out = a.writer.Batcher(ctx, stream.BatcherOptions{MaxBytes: a.host.o.Memory.queue(), Stored: a.own.add})
 	return nil
+}
+
+// own are the server's events that an attempt has stored in the stream, which may be deleted
+// before they are read. Safe for concurrent use.
+type own struct {
+	mu     sync.Mutex
+	events []event.Event
+}
+
+func (o *own) add(stored []event.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, ev := range stored {
+		if ev.Context.Source == event.SourceServer {
+			o.events = append(o.events, ev)
+		}
+	}
+}
+
+// between returns those that are numbered after one number and before another.
+func (o *own) between(after, before uint64) []event.Event {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	at := func(seq uint64) int {
+		i, _ := slices.BinarySearchFunc(o.events, seq, func(ev event.Event, seq uint64) int { return cmp.Compare(ev.Context.Seq, seq) })
+		return i
+	}
+	return o.events[at(after+1):max(at(after+1), at(before))]
 }
 
 // confirmEpoch returns [stream.ErrFenced] if the turn's epoch is not the session's newest

@@ -15,6 +15,10 @@ type BatcherOptions struct {
 	// MaxBytes is about how much may be queued; default 8 MiB. Add blocks while there
 	// is more.
 	MaxBytes int
+	// Stored, if set, is called with events that the server has stored, numbered, in
+	// order, from one goroutine and before Flush returns: the stream may be deleted
+	// before they are read.
+	Stored func(events []event.Event)
 }
 
 // Batcher appends in the background: while one append awaits its answer, added
@@ -24,6 +28,7 @@ type BatcherOptions struct {
 type Batcher struct {
 	w      *Writer
 	max    int
+	stored func([]event.Event)
 	cancel context.CancelFunc
 	done   chan struct{}
 
@@ -46,7 +51,7 @@ func (w *Writer) Batcher(ctx context.Context, o BatcherOptions) *Batcher {
 	setDefault(&o.MaxBytes, 8<<20)
 	ctx, cancel := context.WithCancel(ctx)
 	b := &Batcher{
-		w: w, max: o.MaxBytes, cancel: cancel,
+		w: w, max: o.MaxBytes, stored: o.Stored, cancel: cancel,
 		done: make(chan struct{}), changed: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 	go b.run(ctx)
@@ -147,15 +152,30 @@ func (b *Batcher) run(ctx context.Context) {
 				return
 			}
 		}
-		taken, err := b.w.append(ctx, items, b.w.log.limit)
+		taken, last, err := b.w.append(ctx, items, b.w.log.limit)
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+		if err == nil && b.stored != nil {
+			b.stored(numbered(items[:taken], last))
 		}
 		b.dequeue(taken, err)
 		if err != nil {
 			return
 		}
 	}
+}
+
+// numbered returns the events of items whose last one has a number.
+func numbered(items []item, last uint64) []event.Event {
+	var all []event.Event
+	for _, it := range items {
+		all = append(all, it.events...)
+	}
+	for i := range all {
+		all[i].Context.Seq = last - uint64(len(all)-1-i)
+	}
+	return all
 }
 
 func (b *Batcher) waiting() []item {

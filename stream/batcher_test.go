@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -115,4 +116,50 @@ func TestBatcherEndsWithItsContext(t *testing.T) {
 func (w *Writer) ended(b *Batcher) error {
 	<-b.done
 	return b.Add(context.Background(), say("x"), Position{})
+}
+
+// A batcher's owner gets what is stored, numbered as subscribers get it, before Flush returns;
+// also across a deletion of the stream.
+func TestBatcherGivesWhatIsStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	var mu sync.Mutex
+	stored := map[uint64]string{}
+	batcher := b.writer(t, "s1", 1, 1).Batcher(t.Context(), BatcherOptions{Stored: func(events []event.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, ev := range events {
+			stored[ev.Context.Seq] = ev.Payload.(event.BlockDelta).Delta
+		}
+	}})
+	add := func(texts ...string) {
+		require.NoError(t, batcher.Add(t.Context(), say(texts...), Position{}))
+		require.NoError(t, batcher.Add(t.Context(), say(texts...), Position{}))
+		require.NoError(t, batcher.Flush(t.Context()))
+	}
+	want := map[uint64]string{}
+	has := func(after uint64) {
+		t.Helper()
+		for ev, err := range b.Read(t.Context(), "s1", after, ReadOptions{}) {
+			require.NoError(t, err)
+			if p, ok := ev.Payload.(event.BlockDelta); ok {
+				want[ev.Context.Seq] = p.Delta
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, want, stored)
+	}
+	add("a", "b", "c")
+	has(0)
+	require.Len(t, want, 6)
+	require.NoError(t, b.Purge(t.Context(), "s1"))
+	add("d", "e")
+	var gap *GapError
+	for _, err := range b.Read(t.Context(), "s1", 7, ReadOptions{}) {
+		require.ErrorAs(t, err, &gap)
+	}
+	has(gap.Have - 1)
+	require.Len(t, want, 10)
+	require.NoError(t, batcher.Close())
 }

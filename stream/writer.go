@@ -65,7 +65,7 @@ func (l *Log) Writer(ctx context.Context, sessionID string, f Fence, o WriterOpt
 		err = fmt.Errorf("%w: the log is at %v already", ErrFenced, w.c.fence)
 	}
 	if err == nil {
-		_, err = w.append(ctx, []item{{events: w.serverEvents(w.status(o.Message))}}, l.limit)
+		_, _, err = w.append(ctx, []item{{events: w.serverEvents(w.status(o.Message))}}, l.limit)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream: session %s: fence %v: %w", sessionID, f, err)
@@ -100,23 +100,24 @@ func (w *Writer) Append(ctx context.Context, events []event.Event, pos Position)
 	if err := encodable(events); err != nil {
 		return 0, fmt.Errorf("stream: session %s: append: %w", w.session, err)
 	}
-	if _, err := w.append(ctx, []item{{events: events, pos: pos}}, w.log.limit); err != nil {
+	_, last, err = w.append(ctx, []item{{events: events, pos: pos}}, w.log.limit)
+	if err != nil {
 		return 0, fmt.Errorf("stream: session %s: append: %w", w.session, err)
 	}
-	return w.Tail().LastSeq, nil
+	return last, nil
 }
 
 // append appends as many items as fit into limit bytes, at least one, and returns
-// how many.
-func (w *Writer) append(ctx context.Context, items []item, limit int) (taken int, err error) {
+// how many, and the number of their last event.
+func (w *Writer) append(ctx context.Context, items []item, limit int) (taken int, last uint64, err error) {
 	select {
 	case w.turn <- struct{}{}:
 		defer func() { <-w.turn }()
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		return 0, 0, context.Cause(ctx)
 	}
 	if w.err != nil {
-		return 0, w.err
+		return 0, 0, w.err
 	}
 	d := w.draft(items, limit, &taken)
 	if w.c.fence == w.fence {
@@ -129,7 +130,7 @@ func (w *Writer) append(ctx context.Context, items []item, limit int) (taken int
 	if !errors.Is(err, ErrEvent) {
 		w.err = err
 	}
-	return taken, err
+	return taken, c.last, err
 }
 
 // draft returns the draft of items; taken is set to how many of them fit.

@@ -1,7 +1,6 @@
 package loss
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -18,14 +17,16 @@ type Prompts struct {
 	begun string
 	// seen has the messages of which there is a block, and those blocks.
 	seen map[string]bool
-	// chosen are the messages of blocks whose ids the agent chose: of a message its first,
-	// since others may be sent while the agent works.
-	chosen map[string]string
+	// streamed are the messages of which the agent streamed a block; chosen those whose
+	// blocks have ids that the agent chose, by these. Later blocks of an execution are of
+	// other messages, which were sent while the agent worked.
+	streamed map[string]bool
+	chosen   map[string]string
 }
 
 // NewPrompts returns one that has no events; named is its Named.
 func NewPrompts(named []string) Prompts {
-	return Prompts{Named: named, seen: map[string]bool{}, chosen: map[string]string{}}
+	return Prompts{Named: named, seen: map[string]bool{}, streamed: map[string]bool{}, chosen: map[string]string{}}
 }
 
 // Add adds the next event of the stream.
@@ -38,8 +39,11 @@ func (p *Prompts) Add(ev event.Event) {
 			return
 		}
 		p.seen[e.Block.ID], p.seen[p.begun] = true, true
-		known := slices.Contains(slices.Collect(maps.Values(p.chosen)), p.begun)
-		if e.Block.Source != event.SourceServer && !known && !slices.Contains(p.Named, e.Block.ID) {
+		if e.Block.Source == event.SourceServer || p.streamed[p.begun] {
+			return
+		}
+		p.streamed[p.begun] = true
+		if !slices.Contains(p.Named, e.Block.ID) {
 			p.chosen[e.Block.ID] = p.begun
 		}
 	}

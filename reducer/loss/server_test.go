@@ -479,3 +479,26 @@ func entriesOf(s ServerBlocks) (out []archive.ServerEntry) {
 	}
 	return out
 }
+
+// A message that was sent while the agent worked is not the execution's, whether the agent chose
+// the id of the execution's own or not (found by chaos: it was kept in its place).
+func TestPromptsOfOneExecution(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		blocks []string
+		want   map[string]string
+	}{
+		"named":  {[]string{"m1", "m2"}, map[string]string{}},
+		"chosen": {[]string{"n:1", "n:2"}, map[string]string{"n:1": "m1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, p := new(story), NewPrompts([]string{"m1"})
+			p.Add(s.add(event.SourceServer, event.QueryStarted{Query: event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}}}))
+			for _, id := range c.blocks {
+				p.Add(s.add(event.SourceRunner, event.BlockUpsert{Block: event.Block{ID: id, Type: event.BlockUserMessage}}))
+			}
+			require.Equal(t, c.want, p.Chosen())
+		})
+	}
+}

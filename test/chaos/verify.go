@@ -425,7 +425,7 @@ func numbers(s Observed) []Finding {
 		case n <= last:
 			found = append(found, s.finding(Repeat, s.kind(), "event %d came after %d", n, last))
 		}
-		last, before = max(last, n), h.At
+		last, before = max(last, n), h.written()
 	}
 	return found
 }
@@ -437,6 +437,14 @@ func (s Observed) announcements(number uint64) (n int) {
 		}
 	}
 	return n
+}
+
+// written returns when an event was written at the latest: a subscriber may get it seconds later.
+func (h Heard) written() time.Time {
+	if at := h.Context.Timestamp; !at.IsZero() && at.Before(h.At) {
+		return at
+	}
+	return h.At
 }
 
 // deleted reports whether the stream was deleted between two times, or up to a second

@@ -158,11 +158,15 @@ func TestJudgeNumbersBehindADeletion(t *testing.T) {
 		"a first one was deleted":  {1000, []uint64{900, 1000}, []time.Time{at}, nil},
 		"not announced":            {1000, nil, []time.Time{at}, []Fault{Gap}},
 		"deleted long before":      {1000, []uint64{1000}, []time.Time{noon.Add(-time.Minute)}, []Fault{Gap}},
+		"heard late":               {1000, []uint64{1000}, []time.Time{noon.Add(-3 * time.Second)}, nil},
 		"not deleted":              {1000, []uint64{1000}, nil, []Fault{Gap}},
 		"deleted, and given again": {1, []uint64{1}, []time.Time{at}, []Fault{Repeat}},
 	} {
 		s := seen(nil, heardAt(begun, done))
 		s.Heard[1].Context.Seq, s.Announced, s.Deleted = tc.next, tc.announced, tc.deleted
+		if name == "heard late" {
+			s.Heard[0].Context.Timestamp = noon.Add(-4 * time.Second)
+		}
 		_, found := verify(s, usual)
 		require.Equal(t, tc.want, faultsOf(found), name)
 	}
