@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	store "github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
@@ -352,7 +353,12 @@ func (r *Rig) WithSide() {
 	}
 	live, err := reducer.Fold(adapters.Translate(r.agent.Adapter, all, adapters.TranslateOptions{Side: sources}))
 	require.NoError(r.t, err)
-	restored, errs := r.restored(sources)
+	// Subagents are in the order of their files here, and not in that of the stream.
+	own := slices.DeleteFunc(r.entries(), func(e store.ServerEntry) bool {
+		_, places := e.Event.Payload.(event.BlockPlaced)
+		return places && e.Anchor.ConversationID != event.Main
+	})
+	restored, errs := r.merged(sources, own)
 	require.Empty(r.t, errs)
 	strict := parity.Rules{UngivenPrefix: r.agent.Rules.UngivenPrefix}
 	for _, d := range r.differences(parity.Native(live), restored, strict) {

@@ -13,12 +13,21 @@ import (
 // restored returns the agent's part of the conversation that is restored from transcripts,
 // with the places that Sojourn keeps of it.
 func (r *Rig) restored(sources []adapters.Source) (reducer.State, []error) {
+	return r.merged(sources, r.entries())
+}
+
+func (r *Rig) merged(sources []adapters.Source, entries []store.ServerEntry) (reducer.State, []error) {
+	state, errs := fold(store.Merge(r.agent.Adapter.Parse(sources), entries))
+	return parity.Native(state), errs
+}
+
+// entries are what Sojourn's own transcript holds of the session.
+func (r *Rig) entries() []store.ServerEntry {
 	server := loss.NewServerBlocks("")
 	for _, ev := range r.Events() {
 		server.Add(ev)
 	}
-	state, errs := fold(store.Merge(r.agent.Adapter.Parse(sources), ServerEntries(server)))
-	return parity.Native(state), errs
+	return ServerEntries(server)
 }
 
 // ServerEntries returns what Sojourn's own transcript holds of a session.
