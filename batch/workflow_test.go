@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/session"
@@ -32,6 +33,8 @@ func newBatchTest(t *testing.T, play func(Attempt) Outcome) *batchTest {
 	suite.SetLogger(quiet{})
 	b := &batchTest{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), play: play}
 	b.SetTestTimeout(30 * time.Second)
+	// A busy machine is no deadlock.
+	b.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	b.RegisterWorkflowWithOptions(b.item, workflow.RegisterOptions{Name: ItemType})
 	b.RegisterActivityWithOptions(func(_ context.Context, in ReportInput) (Report, error) {
 		return Report{BatchID: in.BatchID, Totals: in.Totals, MS: in.MS}, nil

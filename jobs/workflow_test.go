@@ -4,12 +4,14 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -28,6 +30,8 @@ func newJobTest(t *testing.T, answers ...Answer) *jobTest {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	j := &jobTest{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
+	// A busy machine is no deadlock.
+	j.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	j.RegisterWorkflowWithOptions(j.session, workflow.RegisterOptions{Name: session.WorkflowType})
 	j.RegisterActivityWithOptions(func(_ context.Context, in AwaitAnswerInput) (Answer, error) {
 		a := answers[0]

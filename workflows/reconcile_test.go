@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/session"
@@ -36,6 +37,7 @@ func (h *terminatedHost) reconcile(t *testing.T) error {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	env := suite.NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	env.RegisterWorkflow(reconcile.Session)
 	for name, f := range map[string]any{
 		contract.ActivityDescribeTerminated: h.describe,
@@ -158,6 +160,7 @@ func TestReconcilerContinuesWhereItWas(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	env := suite.NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	var asked []contract.ReconcileTerminatedInput
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.ReconcileTerminatedInput) (contract.ReconcileTerminatedOutput, error) {
 		asked = append(asked, in)
