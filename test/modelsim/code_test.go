@@ -132,7 +132,7 @@ func TestSubagentsByMail(t *testing.T) {
 	spawn := fields{"type": "function_call", "namespace": "collaboration", "name": "spawn_agent", "call_id": "s", "arguments": "{}"}
 	begun := fields{"type": "function_call_output", "call_id": "s", "output": `{"task_name":"/root/job_1"}`}
 	got := hears(t, scriptsBody("SUBAGENT SAY inner THEN SAY outer", spawn, begun))
-	require.Equal(t, []heardCall{{"wait_agent", `{"timeout_ms": 3600000}`}}, got.calls)
+	require.Equal(t, []heardCall{{"wait_agent", `{"timeout_ms": 180000}`}}, got.calls)
 
 	wait := fields{"type": "function_call", "namespace": "collaboration", "name": "wait_agent", "call_id": "w", "arguments": "{}"}
 	waited := fields{"type": "function_call_output", "call_id": "w", "output": `{"message":"Wait completed.","timed_out":false}`}

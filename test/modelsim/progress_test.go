@@ -89,7 +89,7 @@ func TestToolsOnOfferDecide(t *testing.T) {
 		{Call{Tool: ToolRead, File: "a.txt"}, nil, "exec_command", `{"cmd": "cat a.txt"}`},
 		{Call{Tool: ToolSubagent, Prompt: "p", Background: true}, []string{"task"}, "task", `{"description": "inner job", "prompt": "p", "subagent_type": "general"}`},
 		{Call{Tool: ToolSubagent, Prompt: "p"}, codexTools(), "multi_agent_v1.spawn_agent", `{"message": "p"}`},
-		{Call{Tool: ToolWait, Agents: []string{"a"}}, codexTools(), "multi_agent_v1.wait_agent", `{"targets": ["a"], "timeout_ms": 3600000}`},
+		{Call{Tool: ToolWait, Agents: []string{"a"}}, codexTools(), "multi_agent_v1.wait_agent", `{"targets": ["a"], "timeout_ms": 180000}`},
 		{Call{Tool: ToolNamed, Name: "x", Input: []byte(`{}`)}, nil, "x", `{}`},
 	} {
 		name, input := nativeCall(tc.call, tc.tools, responsesDialect())

@@ -41,8 +41,8 @@ func natives() []native {
 			return []any{"task_name", c.Task, "message", c.Prompt, "fork_turns", "none"}
 		}},
 		{ToolSubagent, "spawn_agent", func(c Call) []any { return []any{"message", c.Prompt} }},
-		{ToolWait, teamWait, func(Call) []any { return []any{"timeout_ms", maxAgentWait} }},
-		{ToolWait, "wait_agent", func(c Call) []any { return []any{"targets", c.Agents, "timeout_ms", maxAgentWait} }},
+		{ToolWait, teamWait, func(Call) []any { return []any{"timeout_ms", agentWait} }},
+		{ToolWait, "wait_agent", func(c Call) []any { return []any{"targets", c.Agents, "timeout_ms", agentWait} }},
 		{ToolWaitScript, codeWait, func(c Call) []any { return []any{"cell_id", c.Cell, "yield_time_ms", maxScriptWait} }},
 		{ToolFinish, "complete_task", nil}, // its input is as the request describes it
 	}
@@ -72,8 +72,9 @@ func (c Conversation) nextTask() string {
 	return "job_" + strconv.Itoa(n)
 }
 
-// maxAgentWait is the longest that Codex waits at a time, in milliseconds.
-const maxAgentWait = 3_600_000
+// agentWait is how long Codex waits for its subagents, in milliseconds: long for one that is at
+// work, and short for one that was lost with its host, of which a resumed script does not know.
+const agentWait = 180_000
 
 func command(c Call) []any { return []any{"command", c.Command} }
 
