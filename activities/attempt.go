@@ -42,7 +42,7 @@ type attempt struct {
 	machine *turn.Machine
 	writer  *stream.Writer
 	out     *stream.Batcher
-	own     own
+	stored  storedEvents
 	history *history
 
 	archiver *archiver

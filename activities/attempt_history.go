@@ -50,14 +50,14 @@ func (a *attempt) read(ctx context.Context, blocks func(event.Event) bool) (*his
 	}
 	h := a.history
 	err := eachAfter(ctx, a.host.o.Stream, a.in.Agent.SessionID, h.Next(), func(ev event.Event) bool {
-		h.addAll(a.own.between(h.Next(), ev.Context.Seq))
+		h.addAll(a.stored.between(h.Next(), ev.Context.Seq))
 		h.Add(ev)
 		return true
 	})
-	h.addAll(a.own.between(h.Next(), math.MaxUint64))
 	if err != nil {
 		return nil, fmt.Errorf("read what was streamed of execution %s: %w", a.in.ExecutionID, err)
 	}
+	h.addAll(a.stored.between(h.Next(), math.MaxUint64))
 	if h.Incomplete {
 		a.host.o.Log.Warn("a part of the turn is missing in the stream", "session", a.in.Agent.SessionID)
 	}

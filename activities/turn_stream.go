@@ -26,36 +26,36 @@ func (a *attempt) takeStream(ctx context.Context) (err error) {
 	if had := a.writer.Tail().Position; had.Epoch == a.fence.Epoch {
 		a.machine.Had = &turn.Place{Offset: had.Offset, Index: had.Index}
 	}
-	a.out = a.writer.Batcher(ctx, stream.BatcherOptions{MaxBytes: a.host.o.Memory.queue(), Stored: a.own.add})
+	a.out = a.writer.Batcher(ctx, stream.BatcherOptions{MaxBytes: a.host.o.Memory.queue(), Stored: a.stored.add})
 	return nil
 }
 
-// own are the server's events that an attempt has stored in the stream, which may be deleted
+// storedEvents are the server's events that an attempt has stored in the stream, which may be deleted
 // before they are read. Safe for concurrent use.
-type own struct {
+type storedEvents struct {
 	mu     sync.Mutex
 	events []event.Event
 }
 
-func (o *own) add(stored []event.Event) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (s *storedEvents) add(stored []event.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, ev := range stored {
 		if ev.Context.Source == event.SourceServer {
-			o.events = append(o.events, ev)
+			s.events = append(s.events, ev)
 		}
 	}
 }
 
 // between returns those that are numbered after one number and before another.
-func (o *own) between(after, before uint64) []event.Event {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (s *storedEvents) between(after, before uint64) []event.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	at := func(seq uint64) int {
-		i, _ := slices.BinarySearchFunc(o.events, seq, func(ev event.Event, seq uint64) int { return cmp.Compare(ev.Context.Seq, seq) })
+		i, _ := slices.BinarySearchFunc(s.events, seq, func(ev event.Event, seq uint64) int { return cmp.Compare(ev.Context.Seq, seq) })
 		return i
 	}
-	return o.events[at(after+1):max(at(after+1), at(before))]
+	return s.events[at(after+1):max(at(after+1), at(before))]
 }
 
 // confirmEpoch returns [stream.ErrFenced] if the turn's epoch is not the session's newest

@@ -45,7 +45,7 @@ func (l temporalLog) With(tags ...tag.Tag) log.Logger {
 var harmless = map[string]bool{"unable to add metrics baggage to gRPC trailer": true}
 
 func (l temporalLog) write(level slog.Level, msg string, tags []tag.Tag) {
-	if harmless[msg] || slices.ContainsFunc(tags, ofNobody) {
+	if harmless[msg] || slices.ContainsFunc(tags, givenUp) {
 		level = slog.LevelDebug
 	}
 	if l.log.Enabled(context.Background(), level) {
@@ -53,9 +53,9 @@ func (l temporalLog) write(level slog.Level, msg string, tags []tag.Tag) {
 	}
 }
 
-// ofNobody reports whether a tag is the error of a request whose caller did not wait for
+// givenUp reports whether a tag is the error of a request whose caller did not wait for
 // the answer, as the server's own workers don't when it ends.
-func ofNobody(t tag.Tag) bool {
+func givenUp(t tag.Tag) bool {
 	return t.Key() == "error" && t.Value() == context.Canceled.Error()
 }
 

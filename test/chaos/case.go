@@ -24,8 +24,7 @@ import (
 
 // Bounds of the waits. The only fault that they can cause is Stuck.
 const (
-	// turnPatience is how long a turn may take behind the last kill under it: it lets one be
-	// moved to another host.
+	// turnPatience lets a turn lose several hosts.
 	turnPatience  = 6 * time.Minute
 	closePatience = 4 * time.Minute
 	askPatience   = 20 * time.Second
@@ -115,15 +114,19 @@ func (s *testCase) send(ctx context.Context, at int, busy session.BusyPolicy) (r
 // await waits for a turn's end, and reports whether it was received.
 func (s *testCase) await(ctx context.Context, at int, r session.Receipt) bool {
 	t := s.turn(at)
-	for ctx.Err() == nil && time.Since(s.turn(at).lastHit()) < turnPatience {
+	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
+	for {
 		short, done := context.WithTimeout(ctx, askPatience)
 		heard := s.sub.until(short, func(h Heard) bool { return endsMessage(h, t.Message) })
 		done()
-		if heard || len(s.d.deletions(t.sent)) > 0 && s.asked(ctx, at, r) {
+		if heard || ctx.Err() != nil {
+			return heard
+		}
+		if len(s.d.deletions(t.sent)) > 0 && s.asked(ctx, at, r) {
 			return true
 		}
 	}
-	return false
 }
 
 // asked queries the workflow for the end of a turn whose event was deleted with the

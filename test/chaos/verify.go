@@ -89,15 +89,6 @@ type Turn struct {
 	Asked *session.Result `json:"asked,omitempty"`
 }
 
-// lastHit returns when something was killed last while the turn was open; when its message was
-// sent if nothing was.
-func (t Turn) lastHit() time.Time {
-	if n := len(t.Hits); n > 0 {
-		return t.Hits[n-1].At
-	}
-	return t.sent
-}
-
 func (t Turn) kind() Kind {
 	var met []Kind
 	for _, h := range t.Hits {
