@@ -345,8 +345,10 @@ type Output struct {
 	Turns int         `json:"turns"`
 	Usage event.Usage `json:"usage"`
 	// CostUSD as in State.
-	CostUSD *float64           `json:"costUSD,omitempty"`
-	Last    *event.QueryResult `json:"last,omitempty"`
+	CostUSD *float64 `json:"costUSD,omitempty"`
+	// Tokens are those of the session and of its children, with their own children.
+	Tokens int64              `json:"tokens,omitempty"`
+	Last   *event.QueryResult `json:"last,omitempty"`
 	// Outcome is how the last execution ended; "" if there was none.
 	Outcome Outcome `json:"outcome,omitempty"`
 	// Failure is the last execution's, if it failed.

@@ -25,6 +25,8 @@ type Record struct {
 	LastSeq     uint64   `json:"lastSeq"`
 	LastBlockID string   `json:"lastBlockId,omitempty"`
 	LastBlock   string   `json:"lastBlock,omitempty"`
+	// ChildTokens as in State.
+	ChildTokens int64 `json:"childTokens,omitempty"`
 }
 
 // Apply writes the record into a session's list data.

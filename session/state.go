@@ -90,6 +90,8 @@ type State struct {
 	// CostUSD is the cost of the turns and of the ended children, with their own children;
 	// nil while none is known: reported by an agent, or by a worker's prices.
 	CostUSD *float64 `json:"costUSD,omitempty"`
+	// ChildTokens are the tokens of the ended children, with their own children.
+	ChildTokens int64 `json:"childTokens,omitempty"`
 	// WorkMS is how many milliseconds turns have run.
 	WorkMS int64 `json:"workMs,omitempty"`
 	// Ticks counts the model calls of all turns; nil while the agent has reported none.
@@ -215,8 +217,10 @@ type Child struct {
 	Interrupt bool `json:"interrupt,omitempty"`
 	// Shares reports whether it works in this session's sandbox.
 	Shares bool `json:"shares,omitempty"`
-	// GrantUSD is how much of its parent's limit it may use; 0 if there is no limit.
-	GrantUSD float64 `json:"grantUSD,omitempty"`
+	// GrantUSD and GrantTokens are how much of its parent's limits it may use; 0 if there is
+	// no limit.
+	GrantUSD    float64 `json:"grantUSD,omitempty"`
+	GrantTokens int64   `json:"grantTokens,omitempty"`
 }
 
 // Used returns what the session has used, apart from a running turn. What is granted to a
@@ -227,7 +231,9 @@ func (st *State) Used() limits.Used {
 		u.Calls = *st.Ticks
 	}
 	u = u.Add(st.Usage, st.CostUSD, 0)
+	u.Tokens += st.ChildTokens
 	for _, c := range st.Children {
+		u.Tokens += c.GrantTokens
 		if c.GrantUSD > 0 {
 			u.CostUSD = event.AddKnown(u.CostUSD, &c.GrantUSD)
 		}

@@ -166,3 +166,66 @@ func TestATreeHasOnePurse(t *testing.T) {
 		require.NotZero(t, in.Session.Options.Limits.CostUSD, in.Session.SessionID)
 	}
 }
+
+// TestATreeHasOnePurseOfTokens: tokens are divided as dollars are, so that an agent whose cost
+// nobody knows can't have a limit passed by its children.
+func TestATreeHasOnePurseOfTokens(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, limited(limits.Limits{Tokens: 1000}))
+	asking := func(id string, tokens int64) session.SpawnRequest {
+		req := spawnOf(id, "HOLD "+id)
+		req.Options.Limits.Tokens = tokens
+		return req
+	}
+	granted := func() (all []int64) {
+		for _, c := range p.snapshot().Children {
+			all = append(all, c.GrantTokens)
+		}
+		return all
+	}
+	var refused *answer
+	var used int64
+	p.then(
+		func() { p.update(session.UpdateSpawn, asking("a", 0)) },
+		func() { p.update(session.UpdateSpawn, asking("b", 100)) },
+		func() { p.update(session.UpdateSpawn, asking("c", 7000)) },
+		func() {
+			require.Equal(p, []int64{500, 100, 400}, granted())
+			refused = p.update(session.UpdateSpawn, asking("d", 0))
+			p.updateChild("c", session.UpdateSpawn, asking("grandchild", 0))
+		},
+		func() { require.NoError(p, p.w.letGo("grandchild")) },
+		func() { require.NoError(p, p.w.letGo("c")) },
+		func() { p.update(session.UpdateSpawn, asking("e", 0)) },
+		func() {
+			all := granted()
+			require.Len(p, all, 3)
+			used = 400 - 2*all[2]
+			require.Equal(p, []int64{500, 100}, all[:2])
+		},
+		func() { p.update(session.UpdateClose) },
+	)
+	p.run()
+	require.ErrorContains(t, refused.refused, "limits: of the spawning session: the limit of 1000 tokens is reached")
+	of := map[string]int64{}
+	for _, in := range p.w.begun {
+		of[in.Session.SessionID] = in.Session.Options.Limits.Tokens
+	}
+	require.EqualValues(t, 200, of["grandchild"], "half of its parent's part")
+	require.EqualValues(t, 2*15, used, "those of the child and of its own child")
+}
+
+// What the children of a session had used before it was closed still counts when it is open again.
+func TestChildTokensOfAReopenedSession(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, limited(limits.Limits{Tokens: 1000}), func(in *session.Input) { in.Reopened = true })
+	p.w.record = &session.Record{Native: 1, ChildTokens: 1000}
+	p.then(
+		func() { p.send("m1", "one") },
+		func() { require.Equal(t, session.StatusPaused, p.snapshot().Status) },
+		func() { p.update(session.UpdateClose) },
+	)
+	p.run()
+	require.Empty(t, p.w.prompts("s1"))
+	require.EqualValues(t, 1000, p.w.finished[0].Record.ChildTokens)
+}

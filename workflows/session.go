@@ -191,7 +191,7 @@ func (r *run) recall(rec *session.Record) {
 		return
 	}
 	st := r.st
-	st.Turns, st.Usage, st.CostUSD, st.WorkMS, st.Ticks = rec.Turns, rec.Usage, rec.CostUSD, rec.WorkMS, rec.Ticks
+	st.Turns, st.Usage, st.CostUSD, st.ChildTokens, st.WorkMS, st.Ticks = rec.Turns, rec.Usage, rec.CostUSD, rec.ChildTokens, rec.WorkMS, rec.Ticks
 	st.LastBlockID, st.LastBlock = rec.LastBlockID, rec.LastBlock
 	st.Native, st.Spent = max(rec.Native, 1), rec.Spent
 	r.failSpent(rec.Spent)
@@ -254,7 +254,7 @@ func (r *run) finished() bool {
 func (r *run) outboxEmpty() bool { return len(r.outbox) == 0 && !r.writing }
 
 func (r *run) output() session.Output {
-	out := session.Output{Turns: r.st.Turns, Usage: r.st.Usage, CostUSD: r.st.CostUSD, Outcome: r.st.Outcome, Failure: r.st.Failure}
+	out := session.Output{Turns: r.st.Turns, Usage: r.st.Usage, CostUSD: r.st.CostUSD, Tokens: r.st.Used().Tokens, Outcome: r.st.Outcome, Failure: r.st.Failure}
 	if n := len(r.st.Results); n > 0 {
 		out.Last = r.st.Results[n-1].Result
 	}
@@ -288,7 +288,7 @@ func (r *run) options() session.Options {
 func (r *run) record() session.Record {
 	st := r.st
 	return session.Record{
-		Options: r.options(), Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, WorkMS: st.WorkMS, Ticks: st.Ticks, Native: st.Native, Executions: st.Executions, Spent: session.SpentIn(st),
+		Options: r.options(), Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, ChildTokens: st.ChildTokens, WorkMS: st.WorkMS, Ticks: st.Ticks, Native: st.Native, Executions: st.Executions, Spent: session.SpentIn(st),
 		LastSeq: st.LastSeq, LastBlockID: st.LastBlockID, LastBlock: st.LastBlock,
 	}
 }

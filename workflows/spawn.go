@@ -51,9 +51,9 @@ func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (session.Spa
 		return reply, err
 	}
 	req.Message = msg
-	grant := children.Grant(&req.Options.Limits, r.st.Limits, r.used())
+	part := children.Grant(&req.Options.Limits, r.st.Limits, r.used())
 	opts := children.Inherit(req.Options, r.options())
-	r.st.Children = append(r.st.Children, session.Child{SessionID: req.ID, ToolUseID: req.ToolUseID, Agent: opts.Agent, Shares: opts.Sandbox == session.SandboxParent, GrantUSD: grant})
+	r.st.Children = append(r.st.Children, children.New(req, opts, part))
 	r.st.Spawns = append(r.st.Spawns, req)
 	s := r.startChild(req)
 	if err := workflow.Await(ctx, func() bool { return s.done || r.renewing() }); err != nil {
@@ -166,7 +166,7 @@ func (r *run) unpackChildren() {
 
 // childGone removes an ended child from the list and announces how it ended.
 func (r *run) childGone(c session.Child, out session.Output, err error) {
-	r.st.CostUSD = event.AddKnown(r.st.CostUSD, out.CostUSD)
+	r.st.CostUSD, r.st.ChildTokens = event.AddKnown(r.st.CostUSD, out.CostUSD), r.st.ChildTokens+out.Tokens
 	r.notify(children.Completed(c, out, err))
 	r.st.Spawns = slices.DeleteFunc(r.st.Spawns, func(req session.SpawnRequest) bool { return req.ID == c.SessionID })
 	r.st.Children = slices.DeleteFunc(r.st.Children, func(other session.Child) bool { return other.SessionID == c.SessionID })

@@ -59,23 +59,42 @@ func Check(o, parent session.Options, used limits.Used) error {
 	return Inherit(o, parent).Validate()
 }
 
-// Grant sets what a child may cost, if its parent's limit bounds that, and returns it; else
-// 0. A child has what it asks for, as far as that is left, and otherwise half of what is
-// left, so that the next one has something too. What it has not used is its parent's again
-// when it ends.
-func Grant(child *limits.Limits, parent limits.Limits, used limits.Used) float64 {
-	if parent.CostUSD == 0 {
-		return 0
+// Grant sets what a child may cost and how many tokens it may use, where its parent's limits
+// bound that, and returns it. A child has what it asks for, as far as that is left, and
+// otherwise half of what is left, so that the next one has something too. What it has not
+// used is its parent's again when it ends.
+func Grant(child *limits.Limits, parent limits.Limits, used limits.Used) (part limits.Limits) {
+	if parent.CostUSD > 0 {
+		left := parent.CostUSD
+		if used.CostUSD != nil {
+			left -= *used.CostUSD
+		}
+		part.CostUSD = partOf(left, child.CostUSD, 1e-6)
+		child.CostUSD = part.CostUSD
 	}
-	left := parent.CostUSD
-	if used.CostUSD != nil {
-		left = max(left-*used.CostUSD, 1e-6) // 0 would be no limit
+	if parent.Tokens > 0 {
+		part.Tokens = partOf(parent.Tokens-used.Tokens, child.Tokens, 1)
+		child.Tokens = part.Tokens
 	}
-	if child.CostUSD == 0 {
-		child.CostUSD = left / 2
+	return part
+}
+
+// partOf returns a child's part of what is left, if it asks for so much; 0 asks for nothing. It
+// is never less than least, as 0 would be no limit.
+func partOf[N int64 | float64](left, asked, least N) N {
+	left = max(left, least)
+	if asked == 0 {
+		asked = max(left/2, least)
 	}
-	child.CostUSD = min(child.CostUSD, left)
-	return child.CostUSD
+	return min(asked, left)
+}
+
+// New returns a child with its inherited options and its part of its parent's limits.
+func New(req session.SpawnRequest, o session.Options, part limits.Limits) session.Child {
+	return session.Child{
+		SessionID: req.ID, ToolUseID: req.ToolUseID, Agent: o.Agent, Shares: o.Sandbox == session.SandboxParent,
+		GrantUSD: part.CostUSD, GrantTokens: part.Tokens,
+	}
 }
 
 // Spawned returns the event about a child that is about to be started.
