@@ -25,16 +25,7 @@ func (r *run) validateSpawn(req session.SpawnRequest) error {
 	if n := len(r.st.Children); n >= session.MaxChildren && !r.hasChild(req.ID) {
 		return session.Invalid("children", fmt.Sprintf("%d live already", n), fmt.Sprintf("at most %d at once", session.MaxChildren))
 	}
-	if err := session.ValidateID("id", req.ID); err != nil {
-		return err
-	}
-	if req.ID == r.in.SessionID {
-		return session.Invalid("id", fmt.Sprintf("%q is the spawning session itself", req.ID), "an id of its own")
-	}
-	if err := children.Check(req.Options, r.options(), r.used()); err != nil {
-		return err
-	}
-	return req.Message.Validate()
+	return children.Check(req, r.in.SessionID, r.options(), r.used())
 }
 
 // spawn starts a child session and returns when it runs, or when the next run has to start
@@ -42,9 +33,16 @@ func (r *run) validateSpawn(req session.SpawnRequest) error {
 func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (session.SpawnReply, error) {
 	req.ToolUseID = cmp.Or(req.ToolUseID, "spawn-"+req.ID)
 	reply := session.SpawnReply{ChildID: req.ID, ToolUseID: req.ToolUseID, Depth: r.in.Depth() + 1}
+	// What a reopened session has used is known once it has begun.
+	if err := workflow.Await(ctx, func() bool { return r.begun }); err != nil {
+		return reply, err
+	}
 	if c := r.child(req.ID); c != nil {
 		reply.Starting = c.RunID == ""
 		return reply, nil
+	}
+	if err := r.validateSpawn(req); err != nil {
+		return reply, session.ToTemporal(err)
 	}
 	msg, err := withID(ctx, req.Message)
 	if err != nil {
@@ -52,8 +50,7 @@ func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (session.Spa
 	}
 	req.Message = msg
 	part := children.Grant(&req.Options.Limits, r.st.Limits, r.used())
-	opts := children.Inherit(req.Options, r.options())
-	r.st.Children = append(r.st.Children, children.New(req, opts, part))
+	r.st.Children = append(r.st.Children, children.New(req, children.Inherit(req.Options, r.options()), part))
 	r.st.Spawns = append(r.st.Spawns, req)
 	s := r.startChild(req)
 	if err := workflow.Await(ctx, func() bool { return s.done || r.renewing() }); err != nil {

@@ -134,3 +134,38 @@ func TestLimitOfTurns(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 	requireParity(t, id)
 }
+
+// TestLimitOfATreesTokens: a child of an agent that reports no cost has a part of its parent's
+// tokens, and what it used counts, also when the parent is closed and open again.
+func TestLimitOfATreesTokens(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{Agent: "codex", Limits: limits.Limits{Tokens: 1000}})
+	spawnWithin := func(asked, want int64) (used int64) {
+		child, gate := spawnGatedWith(t, parent, session.Options{Limits: limits.Limits{Tokens: asked}})
+		now, err := parent.Snapshot(ctx)
+		require.NoError(t, err)
+		require.Len(t, now.Children, 1)
+		require.Equal(t, want, now.Children[0].GrantTokens)
+		i, err := child.Inspect(ctx)
+		require.NoError(t, err)
+		require.Equal(t, limits.Limits{Tokens: want}, i.Options.Limits)
+		spaceOf(t).Model.Open(gate)
+		eventually(t, func(c *assert.CollectT) bool {
+			now, err := parent.Snapshot(ctx)
+			require.NoError(c, err)
+			return len(now.Children) == 0
+		}, patience, tick)
+		all := payloads[event.SubagentCompleted](events(t, parent))
+		took := all[len(all)-1].Usage
+		require.NotNil(t, took)
+		require.Positive(t, took.InputTokens)
+		return took.InputTokens + took.OutputTokens
+	}
+	used := spawnWithin(0, 500)
+	require.NoError(t, parent.Close(ctx))
+	parent, err := spaceOf(t).Client.Open(ctx, parent.ID(), session.Options{})
+	require.NoError(t, err)
+	spawnWithin(5000, 1000-used)
+	require.NoError(t, parent.Close(ctx))
+}

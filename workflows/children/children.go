@@ -50,13 +50,22 @@ func Inherit(o, parent session.Options) session.Options {
 	return o
 }
 
-// Check returns an error for options that a child can't have: invalid ones, or any if its
-// parent has used what its limits allow.
-func Check(o, parent session.Options, used limits.Used) error {
+// Check returns an error for a child that a session can't have: an invalid one, or any if the
+// session has used what its limits allow.
+func Check(req session.SpawnRequest, sessionID string, parent session.Options, used limits.Used) error {
+	if err := session.ValidateID("id", req.ID); err != nil {
+		return err
+	}
+	if req.ID == sessionID {
+		return session.Invalid("id", fmt.Sprintf("%q is the spawning session itself", req.ID), "an id of its own")
+	}
 	if reached := parent.Limits.Reached(used); reached != "" {
 		return session.Invalid("limits", "of the spawning session: "+reached, "a higher limit: sojourn configure")
 	}
-	return Inherit(o, parent).Validate()
+	if err := Inherit(req.Options, parent).Validate(); err != nil {
+		return err
+	}
+	return req.Message.Validate()
 }
 
 // Grant sets what a child may cost and how many tokens it may use, where its parent's limits
