@@ -62,7 +62,7 @@ func (a *attempt) checkInput(r session.RespondRequest) error {
 // the stream when the turn is over.
 func (a *attempt) emit(ctx context.Context, key string, events []event.Event) error {
 	if _, err := a.host.o.Stream.Emit(ctx, a.in.Agent.SessionID, stream.Emission{
-		Fence: stream.Fence{Epoch: a.fence.Epoch}, LastSeq: a.writer.Tail().LastSeq, Key: key, Events: events,
+		Fence: stream.Fence{Epoch: a.fence.Epoch}, LastSeq: a.writer.Tail().LastSeq, Key: key, Events: events, Stored: a.stored.add,
 	}); err != nil {
 		return err
 	}

@@ -37,13 +37,18 @@ type storedEvents struct {
 	events []event.Event
 }
 
+// add adds events that have numbers one after another.
 func (s *storedEvents) add(stored []event.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var own []event.Event
 	for _, ev := range stored {
 		if ev.Context.Source == event.SourceServer {
-			s.events = append(s.events, ev)
+			own = append(own, ev)
 		}
+	}
+	if len(own) > 0 {
+		s.events = slices.Insert(s.events, s.from(own[0].Context.Seq), own...)
 	}
 }
 
@@ -51,11 +56,14 @@ func (s *storedEvents) add(stored []event.Event) {
 func (s *storedEvents) between(after, before uint64) []event.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := func(seq uint64) int {
-		i, _ := slices.BinarySearchFunc(s.events, seq, func(ev event.Event, seq uint64) int { return cmp.Compare(ev.Context.Seq, seq) })
-		return i
-	}
-	return s.events[at(after+1):max(at(after+1), at(before))]
+	first := s.from(after + 1)
+	return slices.Clone(s.events[first:max(first, s.from(before))])
+}
+
+// from returns the index of the first event with a number or a higher one. It needs the lock.
+func (s *storedEvents) from(seq uint64) int {
+	i, _ := slices.BinarySearchFunc(s.events, seq, func(ev event.Event, seq uint64) int { return cmp.Compare(ev.Context.Seq, seq) })
+	return i
 }
 
 // confirmEpoch returns [stream.ErrFenced] if the turn's epoch is not the session's newest

@@ -33,6 +33,10 @@ func TestWhatIsStoredIsArchivedThoughTheStreamIsDeleted(t *testing.T) {
 		_, err = a.read(ctx, nil)
 		require.NoError(t, err)
 		say(event.FromServer(event.SystemBlock("lost", "lost", "what no transcript has"), time.Now()))
+		handed := event.FromServer(event.SystemBlock("handed", "notice", "from the workflow"), time.Now())
+		for range 2 { // once, however often it is tried
+			require.NoError(t, a.emit(ctx, "handed", []event.Event{handed}))
+		}
 		require.NoError(t, b.log.Purge(ctx, b.agent.SessionID))
 		say(event.FromServer(event.SystemBlock("notice", "parked", "after it"), time.Now()))
 		require.NoError(t, a.collectServer(ctx))
@@ -40,7 +44,7 @@ func TestWhatIsStoredIsArchivedThoughTheStreamIsDeleted(t *testing.T) {
 		for _, e := range a.checkpoint.Server {
 			kept = append(kept, [2]string{e.Anchor.AfterBlockID, e.Event.Payload.(event.BlockUpsert).Block.ID})
 		}
-		require.Equal(t, [][2]string{{"native", "lost"}, {"lost", "notice"}}, kept)
+		require.Equal(t, [][2]string{{"native", "lost"}, {"lost", "handed"}, {"handed", "notice"}}, kept)
 		return contract.RunTurnOutput{}, nil
 	}, b.ask(1, "words 1"))
 	require.NoError(t, err)

@@ -29,6 +29,9 @@ type Emission struct {
 	// the first try.
 	Since  time.Time
 	Events []event.Event
+	// Stored, if set, is called with the events, numbered, when this call has stored them,
+	// and not for a known key.
+	Stored func(events []event.Event)
 }
 
 // keysKept is how many keys a session's log keeps.
@@ -50,6 +53,7 @@ func (l *Log) Emit(ctx context.Context, sessionID string, e Emission) (last uint
 	}
 	began := time.Now()
 	c := cursor{known: e.LastSeq, since: e.Since}
+	stored := false
 	err = l.insist(ctx, func(ctx context.Context) (err error) {
 		c, err = l.lastFrom(ctx, sessionID, c)
 		return err
@@ -58,15 +62,19 @@ func (l *Log) Emit(ctx context.Context, sessionID string, e Emission) (last uint
 		c.since = began
 	}
 	if err == nil {
-		c, err = l.commit(ctx, c, l.emission(sessionID, e))
+		c, err = l.commit(ctx, c, l.emission(sessionID, e, &stored))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("stream: session %s: emit %s: %w", sessionID, e.Key, err)
 	}
+	if stored && e.Stored != nil {
+		e.Stored(numbered([]item{{events: e.Events}}, c.last))
+	}
 	return c.last, nil
 }
 
-func (l *Log) emission(sessionID string, e Emission) draft {
+// emission is appended, and not known, if stored is true in the end.
+func (l *Log) emission(sessionID string, e Emission, stored *bool) draft {
 	key := keyToken(e.Key)
 	return draft{
 		session: sessionID,
@@ -76,7 +84,8 @@ func (l *Log) emission(sessionID string, e Emission) draft {
 		},
 		look: func(ctx context.Context, c cursor) ([]string, bool, error) {
 			keys, err := l.keys(ctx, sessionID, c)
-			if slices.Contains(keys, key) {
+			known := slices.Contains(keys, key)
+			if *stored = err == nil && !known; known {
 				return nil, true, nil
 			}
 			keys = append(keys, key)

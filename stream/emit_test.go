@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
 )
 
 func TestEmitBesideAWriter(t *testing.T) {
@@ -101,4 +103,24 @@ func TestEmitWantsKeyAndEvents(t *testing.T) {
 		_, err := b.Emit(t.Context(), "s1", e)
 		require.ErrorContains(t, err, "required")
 	}
+}
+
+// Whoever emits is given what the server has stored, with its numbers, and nothing for a known
+// key: that may have been stored under others.
+func TestEmitGivesWhatIsStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	var stored [][2]any
+	emit := func(key string, texts ...string) {
+		_, err := b.Emit(t.Context(), "s1", Emission{Fence: Fence{Epoch: 1}, Key: key, Events: say(texts...), Stored: func(events []event.Event) {
+			for _, ev := range events {
+				stored = append(stored, [2]any{ev.Context.Seq, ev.Payload.(event.BlockDelta).Delta})
+			}
+		}})
+		require.NoError(t, err)
+	}
+	emit("one", "a", "b")
+	emit("two", "c")
+	emit("one", "a", "b")
+	require.Equal(t, [][2]any{{uint64(1), "a"}, {uint64(2), "b"}, {uint64(3), "c"}}, stored)
 }
