@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	machine "github.com/sojourn-run/sojourn/turn"
 )
 
 // sample is a request that a real command line has sent; its long texts and
@@ -169,6 +171,31 @@ func TestWaitsForSubagents(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []Result{want}, a.Turns[0].Results, output)
 	}
+}
+
+// A model that is told that its subagents were lost with the machine goes on without them; else it
+// waits.
+func TestLostSubagentsAreNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	said := func(last string) []part {
+		body, err := json.Marshal(map[string]any{"model": "m", "tools": []any{
+			map[string]any{"type": "function", "name": "spawn_agent"}, map[string]any{"type": "function", "name": "wait_agent"},
+		}, "input": []any{
+			map[string]any{"role": "user", "content": "SUBAGENT SAY well THEN SAY after it"},
+			map[string]any{"type": "function_call", "name": "spawn_agent", "call_id": "1", "arguments": "{}"},
+			map[string]any{"type": "function_call_output", "call_id": "1", "output": `{"agent_id":"01a1fc84"}`},
+			map[string]any{"role": "user", "content": last},
+		}})
+		require.NoError(t, err)
+		a, err := decodeResponses(body)
+		require.NoError(t, err)
+		parts, err := reply(a.Conversation)
+		require.NoError(t, err)
+		return parts
+	}
+	require.IsType(t, callPart{}, said("<system-reminder>it is at work</system-reminder>")[0])
+	lost := &machine.Resume{PromptPersisted: true}
+	require.Equal(t, []part{textPart{"after it"}}, said(lost.Prompt(machine.Message{ID: "m1"}).Text))
 }
 
 // A script that calls the tool itself gets its result as of any other tool.

@@ -56,13 +56,28 @@ func hasAnyPrefix(text string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
 }
 
+// subagentsEnded is in what Sojourn tells an agent whose machine was lost.
+const subagentsEnded = "subagents too, has ended and is not to be waited for"
+
 // addMessage takes the first text of a user's message that the user wrote for
 // the prompt; agents put its attachments, such as files, after it.
 func (c *Conversation) addMessage(texts []string) {
 	for _, text := range texts {
+		if strings.Contains(text, subagentsEnded) {
+			c.endSubagents()
+		}
 		if prompt := wrote(text); prompt != "" {
 			c.Turns = append(c.Turns, Turn{Prompt: prompt})
 			return
+		}
+	}
+}
+
+// endSubagents has all subagents reported that have not: none will.
+func (c *Conversation) endSubagents() {
+	for _, t := range c.Turns {
+		for i := range t.Results {
+			t.Results[i].Reported = t.Results[i].Reported || t.Results[i].Agent != ""
 		}
 	}
 }
