@@ -295,19 +295,19 @@ func ends(s Observed, message string) []session.Result {
 
 // forgotten reports whether a message's end was only in the stream and on its host, and
 // both were lost before Temporal received it. The turn is then run again, or fails with
-// its host if the session closes.
+// its host if the session closes. Before its host is lost it may be streamed anew.
 func (s Observed) forgotten(message string) bool {
 	var ended time.Time
 	for _, h := range s.Heard {
 		q, begins := h.Payload.(event.QueryStarted)
 		begins = begins && slices.Contains(q.MessageIDs, message)
 		end, ends := session.ResultOf(h.Event, message)
-		fails := ends && end.Error != nil && end.Error.Code == session.TypeHostLost
+		again := begins || ends && (end.Error == nil || end.Error.Code == session.TypeHostLost)
 		switch {
 		case ended.IsZero() && ends:
 			ended = h.At
-		case !ended.IsZero() && (begins || fails):
-			return s.deleted(ended, h.At) && s.hostLost(ended, h.At)
+		case !ended.IsZero() && again && s.deleted(ended, h.At) && s.hostLost(ended, h.At):
+			return true
 		}
 	}
 	return false

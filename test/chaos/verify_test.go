@@ -85,6 +85,8 @@ func TestJudgeTurns(t *testing.T) {
 		"an end seen again, long behind":     {deletedBehind(0, seen(nil, heardAt(begun, begun, done, done))), []Fault{Wrong}},
 		"another end seen":                   {deletedBehind(2, seen(nil, heardAt(begun, done, failed))), []Fault{Wrong}},
 		"forgotten, and asked again":         {more(deletedBehind(2, seen(nil, heardAt(begun, done, lost, begun, done))), 4), nil},
+		"forgotten, streamed anew first":     {more(deletedBehind(2, seen(nil, heardAt(begun, done, begun, fenceOf(3), fenceOf(4), lost, fenceOf(5), done))), 4), nil},
+		"streamed anew, and no host lost":    {more(deletedBehind(2, seen(nil, heardAt(begun, done, begun, fenceOf(3), fenceOf(4), done))), 4), []Fault{Extra}},
 		"asked again, its host lost":         {more(seen(nil, heardAt(begun, done, lost, begun, done)), 4), []Fault{Wrong, Extra}},
 		"asked again behind a deletion":      {more(deletedBehind(2, seen(nil, heardAt(begun, done, begun, done))), 4), []Fault{Extra}},
 		"forgotten, and failed":              {deletedBehind(2, seen([]Kind{AgentKill}, heardAt(begun, done, failed, lost))), nil},
