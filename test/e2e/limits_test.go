@@ -151,13 +151,14 @@ func TestLimitOfATreesTokens(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, limits.Limits{Tokens: want}, i.Options.Limits)
 		spaceOf(t).Model.Open(gate)
-		eventually(t, func(c *assert.CollectT) bool {
-			now, err := parent.Snapshot(ctx)
-			require.NoError(c, err)
-			return len(now.Children) == 0
-		}, patience, tick)
-		all := payloads[event.SubagentCompleted](events(t, parent))
-		took := all[len(all)-1].Usage
+		var took *event.Usage
+		for ev, err := range parent.Events(ctx, now.LastSeq, session.Follow) {
+			require.NoError(t, err)
+			if end, ended := ev.Payload.(event.SubagentCompleted); ended {
+				took = end.Usage
+				break
+			}
+		}
 		require.NotNil(t, took)
 		require.Positive(t, took.InputTokens)
 		return took.InputTokens + took.OutputTokens
