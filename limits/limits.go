@@ -15,8 +15,8 @@ type Limits struct {
 	// that reports its cost only after its turn is bound by what it has reported; one that
 	// reports none, by the worker's prices.
 	CostUSD float64 `json:"costUSD,omitempty"`
-	// Tokens bounds input and output tokens together, the children's included, which have
-	// parts of it as of CostUSD.
+	// Tokens bounds input and output tokens together, those of children included: a child
+	// has a part of the remainder, as of CostUSD.
 	Tokens int64 `json:"tokens,omitempty"`
 	// ModelCalls bounds the calls of models by the session's own conversation: not by
 	// native subagents, nor by children. It doesn't bind an agent that reports no model

@@ -167,8 +167,8 @@ func TestATreeHasOnePurse(t *testing.T) {
 	}
 }
 
-// TestATreeHasOnePurseOfTokens: tokens are divided as dollars are, so that an agent whose cost
-// nobody knows can't have a limit passed by its children.
+// TestATreeHasOnePurseOfTokens: tokens are divided as dollars are, so that the children of
+// an agent whose cost is unknown can't exceed a limit.
 func TestATreeHasOnePurseOfTokens(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, limited(limits.Limits{Tokens: 1000}))

@@ -302,7 +302,8 @@ func (s Observed) forgotten(message string) bool {
 		q, begins := h.Payload.(event.QueryStarted)
 		begins = begins && slices.Contains(q.MessageIDs, message)
 		end, ends := session.ResultOf(h.Event, message)
-		again := begins || ends && (end.Error == nil || end.Error.Code == session.TypeHostLost)
+		fails := end.Error != nil && end.Error.Code == session.TypeHostLost
+		again := begins || ends && (end.Outcome == session.Completed || fails)
 		switch {
 		case ended.IsZero() && ends:
 			ended = h.At

@@ -173,8 +173,8 @@ func TestWaitsForSubagents(t *testing.T) {
 	}
 }
 
-// A model that is told that its subagents were lost with the machine goes on without them; else it
-// waits.
+// A model that is told that its subagents were lost with the machine continues without them; else
+// it waits.
 func TestLostSubagentsAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	said := func(last string) []part {

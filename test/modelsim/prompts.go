@@ -73,7 +73,7 @@ func (c *Conversation) addMessage(texts []string) {
 	}
 }
 
-// endSubagents has all subagents reported that have not: none will.
+// endSubagents marks all subagents as ended, so that none is waited for.
 func (c *Conversation) endSubagents() {
 	for _, t := range c.Turns {
 		for i := range t.Results {

@@ -69,8 +69,8 @@ func Check(req session.SpawnRequest, sessionID string, parent session.Options, u
 }
 
 // Grant sets what a child may cost and how many tokens it may use, where its parent's limits
-// bound that, and returns it. A child has what it asks for, as far as that is left, and
-// otherwise half of what is left, so that the next one has something too. What it has not
+// bound that, and returns it. A child has what it asks for, as far as the remainder allows,
+// and otherwise half of the remainder, so that the next one has something too. What it has not
 // used is its parent's again when it ends.
 func Grant(child *limits.Limits, parent limits.Limits, used limits.Used) (part limits.Limits) {
 	if parent.CostUSD > 0 {
@@ -88,8 +88,8 @@ func Grant(child *limits.Limits, parent limits.Limits, used limits.Used) (part l
 	return part
 }
 
-// partOf returns a child's part of what is left, if it asks for so much; 0 asks for nothing. It
-// is never less than least, as 0 would be no limit.
+// partOf returns a child's part of the remainder. asked is 0 for a child without a limit of its
+// own. The part is never less than least, as 0 would be no limit.
 func partOf[N int64 | float64](left, asked, least N) N {
 	left = max(left, least)
 	if asked == 0 {

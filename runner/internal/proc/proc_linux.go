@@ -26,8 +26,8 @@ func Stat(pid int) (runner.Process, error) {
 // pageBytes is more than a process's stat has; the kernel returns it in one read.
 const pageBytes = 4 << 10
 
-// stat reads with bare system calls: a file of package os, of each process of the machine,
-// takes five times as long, and every turn looks at them all.
+// stat reads with bare system calls: package os takes more than twice the processor time,
+// and every turn looks at all processes of the machine.
 func stat(pid string, page []byte) (runner.Process, error) {
 	path := "/proc/" + pid + "/stat"
 	b, err := readOnce(path, page)
