@@ -41,7 +41,7 @@ func (a *attempt) open(ctx context.Context) error {
 // openAgent makes sure that an agent runs under a lease, with its dialogue open.
 func (a *attempt) openAgent(ctx context.Context) (err error) {
 	h := a.host
-	if a.agent, err = h.Agent(ctx, a.in.Agent, a.in.Sandbox.ID, a.in.Sandbox.Epoch, a.reached()); err != nil {
+	if a.agent, err = h.Agent(ctx, a.in.Agent, a.in.Sandbox.ID, a.in.Sandbox.Epoch, a.reached(), a.unfinished()); err != nil {
 		return err
 	}
 	a.archiver, a.machine.Folders = h.archiverOf(a.agent), []string{a.agent.Paths.Workspace, a.agent.Paths.Home}
@@ -50,6 +50,15 @@ func (a *attempt) openAgent(ctx context.Context) (err error) {
 		return err
 	}
 	return a.openDialogue(ctx)
+}
+
+// unfinished returns how the prompts begin that a lost agent may have had of this execution;
+// none if none was lost.
+func (a *attempt) unfinished() []string {
+	if a.in.Resumes == nil && !a.checkpoint.Began(a.in) {
+		return nil
+	}
+	return []string{a.in.Message.Text, turn.ContinueText, permission.WordsHead}
 }
 
 // openDialogue writes the opening to the agent's process once, and nothing else until the

@@ -205,6 +205,10 @@ type Launch struct {
 	Resume bool
 	// Prompts is what Prepare found of NativeID.
 	Prompts int
+	// Unfinished is how the prompts may begin that the process before had of a turn that this
+	// one is to continue: an agent that has taken such a prompt back gets it again from Prepare.
+	// Default: none, the last turn has ended.
+	Unfinished []string
 	// Model is the agent's name for the model; "" leaves the agent's default.
 	Model string
 	// Permission is the agent's own mode: allow, ask or deny.

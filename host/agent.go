@@ -51,8 +51,9 @@ type Agent struct {
 }
 
 // Agent returns the running agent of a sandbox: it reuses the connection, attaches to a
-// live agent, or starts one. reached is how far its spool came before.
-func (h *Host) Agent(ctx context.Context, in contract.Agent, sandboxID string, epoch uint64, reached int64) (*Agent, error) {
+// live agent, or starts one. reached is how far its spool came before, and unfinished is that
+// of [adapters.Launch].
+func (h *Host) Agent(ctx context.Context, in contract.Agent, sandboxID string, epoch uint64, reached int64, unfinished []string) (*Agent, error) {
 	if a := h.running(ctx, sandboxID, epoch); a != nil {
 		return a, nil
 	}
@@ -60,7 +61,7 @@ func (h *Host) Agent(ctx context.Context, in contract.Agent, sandboxID string, e
 	if err != nil {
 		return nil, err
 	}
-	a.reached = reached
+	a.reached, a.Launch.Unfinished = reached, unfinished
 	if err := h.attachOrStart(ctx, a); err != nil {
 		return nil, errors.Join(err, a.detach())
 	}

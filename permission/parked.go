@@ -258,12 +258,14 @@ func (d Decision) verdict() string {
 	return "allowed"
 }
 
+// WordsHead is how [Words] begin.
+const WordsHead = "While you waited for permission, nobody answered for a long time, and the machine that you worked on was given up. "
+
 // Words returns the text for the agent about the decisions on the calls that it had
 // requested before it was stopped.
 func Words(ds []Decision) string {
 	var b strings.Builder
-	b.WriteString("While you waited for permission, nobody answered for a long time, and the machine that you worked on was given up. " +
-		"What was running then has ended. Since then this was decided of what you had asked:\n")
+	b.WriteString(WordsHead + "What was running then has ended. Since then this was decided of what you had asked:\n")
 	for _, d := range ds {
 		fmt.Fprintf(&b, "\n- %s\n", d.instruction())
 	}

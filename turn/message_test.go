@@ -126,7 +126,7 @@ func TestWrittenPromptIsTold(t *testing.T) {
 		"nothing said":            {nil, []event.Event{prompt("m2", "asked")}},
 		"and begun":               {nil, []event.Event{prompt("m2", "asked"), answer}},
 		"lost, on disk after all": {[]event.Event{prompt("m2", "asked"), {Payload: event.BlockUpsert{Block: lost}}}, []event.Event{prompt("m2", "asked")}},
-		"told to go on":           {[]event.Event{prompt("m2", "asked")}, []event.Event{prompt("m2", "asked"), prompt(resumeID("m2", 2), continueText), answer}},
+		"told to go on":           {[]event.Event{prompt("m2", "asked")}, []event.Event{prompt("m2", "asked"), prompt(resumeID("m2", 2), ContinueText), answer}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -43,8 +43,8 @@ type Resume struct {
 	At      time.Time         `json:"at,omitzero"`
 }
 
-// continueText is the prompt for an agent whose turn was cut off.
-const continueText = "Continue from where you left off. The machine that you worked on was lost in the middle of this turn; " +
+// ContinueText is the prompt for an agent whose turn was cut off.
+const ContinueText = "Continue from where you left off. The machine that you worked on was lost in the middle of this turn; " +
 	"what was running then, subagents too, has ended and is not to be waited for, and files may be as they were at the end of the turn before."
 
 // Prompt returns what the agent is sent now, under a new id: the first prompt was written
@@ -54,7 +54,7 @@ func (r *Resume) Prompt(m Message) Message {
 		return m
 	}
 	if r.PromptPersisted {
-		text := continueText
+		text := ContinueText
 		if len(r.Decisions) > 0 {
 			text = permission.Words(r.Decisions)
 		}

@@ -107,6 +107,9 @@ func (b *chatLog) record(r *record) error {
 }
 
 func (b *chatLog) header(r *record) error {
+	if b.Begun && len(r.Messages) > 0 {
+		return nil // Prepare added again what the agent had taken back
+	}
 	b.Session = r.SessionID
 	if !b.Begun {
 		began := parseTime(r.StartTime)

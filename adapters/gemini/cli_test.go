@@ -1,8 +1,11 @@
 package gemini
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/test/adaptertest"
+	"github.com/sojourn-run/sojourn/test/modelsim"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
@@ -132,6 +136,37 @@ func TestIDsInTheNextSandbox(t *testing.T) {
 			r.Move()
 			r.Ask("SAY well again")
 			require.Len(t, r.Blocks(event.BlockUserMessage), 3)
+			r.Finish()
+		})
+	}
+}
+
+// The agent takes a cancelled prompt back, and does so with the prompt of a turn that is
+// only cut off too: its host's end cancels it. Who continues that turn remembers the prompt
+// and what was done for it; who does not, forgets both.
+func TestATurnThatWasTakenBackIsContinued(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, its conformance suite")
+	for name, continues := range map[string]bool{"continued": true, "ended": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := adaptertest.New(t, conforming(), adaptertest.Options{})
+			r.Start()
+			r.Ask("SAY remember-the-first")
+			const prompt = "TOOL bash: expr 6 '*' 7001 THEN SAY half THEN GATE never"
+			r.Send(prompt)
+			r.AwaitDelta("half")
+			require.True(t, r.Interrupt().Interrupted)
+			r.Model.Open("never")
+			if continues {
+				r.Launch.Unfinished = []string{prompt}
+			}
+			r.Restart()
+			r.Ask("RECALL")
+			require.Contains(t, r.Said(), "remember-the-first")
+			require.Equal(t, continues, strings.Contains(r.Said(), prompt), "it has said %q", r.Said())
+			require.Equal(t, continues, slices.ContainsFunc(r.Model.Recorded(), func(q modelsim.Recorded) bool {
+				return bytes.Contains(q.Body, []byte("RECALL")) && bytes.Contains(q.Body, []byte("42006"))
+			}), "the call's result")
 			r.Finish()
 		})
 	}

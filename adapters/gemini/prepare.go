@@ -57,6 +57,7 @@ func (*Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepara
 // continued, and what the agent will load then; nil for none.
 func continued(home adapters.Home, l adapters.Launch, own []chat) (found adapters.Preparation, loads *place, err error) {
 	for n, c := range slices.Backward(own) {
+		c.unfinished(l.Unfinished)
 		if c.resumable && c.session != "" {
 			found, loads, err = relocate(home, l, c, n)
 			found.Prompts = promptsOf(home, own, c.session)
@@ -95,7 +96,7 @@ func relocate(home adapters.Home, l adapters.Launch, c chat, n int) (found adapt
 		return found, &place{Path: c.path + "l"}, nil // the agent itself makes a new file of it
 	}
 	loads = &place{want, c.size}
-	if c.path == want && !c.torn && !c.dangling && !c.emptied {
+	if c.path == want && !c.torn && !c.dangling && !c.emptied && c.withdrawn == nil {
 		return found, loads, nil
 	}
 	added, note, err := repair(home, c)
@@ -135,46 +136,95 @@ func repair(home adapters.Home, c chat) (added []byte, note string, err error) {
 		added = append(append(added, refill(data)...), '\n')
 		note = "the agent had emptied its native session, which is filled again from what it had written before"
 	}
+	if c.withdrawn != nil {
+		again, err := readd(home, c)
+		if err != nil {
+			return nil, "", err
+		}
+		added = append(append(added, again...), '\n')
+	}
 	if c.dangling {
 		added = append(append(added, fill(c)...), '\n')
 	}
 	return added, note, nil
 }
 
+// readd returns a line with what the agent has taken back of the turn that it is to continue,
+// from its prompt on. Of more than maxRefill bytes it is the beginning. The agent loads such
+// a line as it loads a header of older versions; Parse knows what it has.
+func readd(home adapters.Home, c chat) (json.RawMessage, error) {
+	in, err := home.OpenAt(c.path, c.withdrawn.from)
+	if err != nil {
+		return nil, fmt.Errorf("gemini: open %s: %w", c.path, err)
+	}
+	defer in.Close()
+	data, err := io.ReadAll(io.LimitReader(in, min(c.withdrawn.to-c.withdrawn.from, maxRefill)))
+	if err != nil {
+		return nil, fmt.Errorf("gemini: read %s: %w", c.path, err)
+	}
+	var m remembered
+	for line := range bytes.Lines(data) {
+		if !isPatch(line) {
+			m.put(bytes.TrimSpace(line))
+		}
+	}
+	return nativejson.Encode(map[string]any{"sessionId": c.session, "projectHash": c.project, "messages": m.all()}), nil
+}
+
 // refill returns a patch with the messages that the file had before the agent
 // emptied it.
 func refill(data []byte) json.RawMessage {
-	c, order, messages := chat{}, []string{}, map[string]json.RawMessage{}
-	put := func(raw json.RawMessage) {
-		r, err := decodeRecord(raw)
-		if err != nil || r.ID == "" {
-			return
-		}
-		if messages[r.ID] == nil {
-			order = append(order, r.ID)
-		}
-		messages[r.ID] = raw
-	}
+	c, m := chat{}, remembered{}
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimSpace(line)
 		c.emptied = false
 		c.line(line)
 		switch all := patched(line); {
 		case !isPatch(line):
-			put(line)
+			m.put(line)
 		case all != nil && !c.emptied:
-			order = order[:0]
-			clear(messages)
+			m = remembered{}
 			for _, raw := range all {
-				put(raw)
+				m.put(raw)
 			}
 		}
 	}
-	kept := make([]json.RawMessage, len(order))
-	for i, id := range order {
-		kept[i] = messages[id]
+	return nativejson.Encode(map[string]any{"$set": map[string]any{"messages": m.all()}})
+}
+
+// remembered are the messages that the agent has of a file, each in its last version.
+type remembered struct {
+	order    []string
+	messages map[string]json.RawMessage
+}
+
+// put adds a message, or those of a header.
+func (m *remembered) put(raw json.RawMessage) {
+	r, err := decodeRecord(raw)
+	if err != nil {
+		return
 	}
-	return nativejson.Encode(map[string]any{"$set": map[string]any{"messages": kept}})
+	for _, raw := range r.Messages {
+		m.put(raw)
+	}
+	if r.ID == "" {
+		return
+	}
+	if m.messages == nil {
+		m.messages = map[string]json.RawMessage{}
+	}
+	if m.messages[r.ID] == nil {
+		m.order = append(m.order, r.ID)
+	}
+	m.messages[r.ID] = raw
+}
+
+func (m *remembered) all() []json.RawMessage {
+	all := make([]json.RawMessage, len(m.order))
+	for i, id := range m.order {
+		all[i] = m.messages[id]
+	}
+	return all
 }
 
 // fill returns the line that closes a turn of which nothing was stored.

@@ -307,6 +307,107 @@ func TestPrepareMendsAfterAKill(t *testing.T) {
 	require.NotEmpty(t, found.Note)
 }
 
+// What the agent has taken back of a turn that it is to continue is added again, once, and
+// said by nobody: the agent does so with a prompt whose request is cancelled, as it is when
+// the process loses its host.
+func TestPrepareAddsWhatWasTakenBack(t *testing.T) {
+	t.Parallel()
+	rests := chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl"
+	user := func(id, text string) string {
+		return fmt.Sprintf(`{"id":%q,"timestamp":%q,"type":"user","content":[{"text":%q}]}`+"\n", id, dayTwo, text)
+	}
+	const (
+		emptied = `{"$set":{"messages":[]}}` + "\n"
+		only    = `{"$set":{"messages":[{"id":"u-one","type":"user","content":[{"text":"one"}]},{"id":"g-one","type":"gemini","content":"yes"}]}}` + "\n"
+		stamp   = `{"$set":{"lastUpdated":"x"}}` + "\n"
+		called  = `{"id":"g2","timestamp":"` + dayTwo + `","type":"gemini","content":"I look","toolCalls":[]}` + "\n" +
+			`{"id":"g2","timestamp":"` + dayTwo + `","type":"gemini","content":"I look","toolCalls":[{"id":"c2","name":"x","args":{},"status":"success"}]}` + "\n" +
+			`{"id":"r2","timestamp":"` + dayTwo + `","type":"user","content":[{"functionResponse":{"id":"c2","name":"x","response":{"output":"y"}}}]}` + "\n"
+	)
+	one, head := chatText(idA, dayOne, "one"), strings.SplitAfter(chatText(idA, dayOne, "one"), "\n")[0]
+	before := func(text string) string {
+		return strings.TrimSuffix(only, "]}}\n") + "," + strings.TrimSpace(text) + "]}}\n"
+	}
+	added := func(text string) string {
+		return strings.TrimSuffix(strings.TrimSpace(head), "}") + `,"messages":[` + strings.TrimSpace(text) + "]}\n"
+	}
+	resumed := launch()
+	resumed.Unfinished = []string{"two", "Continue"}
+	for name, c := range map[string]struct {
+		text string
+		// ids are those of the line that is added, and closed reports whether the filler is.
+		ids    []string
+		closed bool
+	}{
+		"a prompt":               {one + user("u2", "two") + stamp + only, []string{"u2"}, true},
+		"also if a header came":  {one + user("u2", "two") + only + head, []string{"u2"}, true},
+		"the first prompt":       {head + user("u2", "two") + emptied, []string{"u2"}, true},
+		"a prompt and calls":     {one + user("u2", "two") + called + stamp + only, []string{"u2", "g2", "r2"}, false},
+		"what resumed the turn":  {one + user("u2", "two") + user("u3", "Continue, please") + stamp + before(strings.TrimSpace(user("u2", "two"))+`,{"id":"f2","type":"gemini","content":"cut"}`), []string{"u3"}, true},
+		"another turn's":         {one + user("u2", "other") + only, nil, false},
+		"a command":              {one + user("u2", "/two") + only, nil, false},
+		"what came after it":     {one + user("u2", "two") + only + user("u3", "three") + called, nil, false},
+		"a summary":              {one + user("u2", "two") + called + `{"$set":{"messages":[{"id":"s","type":"user","content":"sum"},{"id":"r2","type":"user","content":[{"functionResponse":{"id":"c2","name":"x","response":{}}}]}]}}` + "\n", nil, false},
+		"it has been added once": {one + user("u2", "two") + only + added(user("u2", "two")) + only, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home := writeHome(t, map[string]string{rests: c.text})
+			found, err := New().Prepare(home, resumed)
+			require.NoError(t, err)
+			require.Equal(t, idA, found.NativeID)
+			found = withoutNotes(found)
+			if c.ids == nil {
+				require.Empty(t, found.Write)
+				return
+			}
+			repaired := replay.Repaired(t, home, found.Write[0])
+			added, is := strings.CutPrefix(repaired, c.text)
+			require.True(t, is, "it only grows")
+			line, rest, _ := strings.Cut(added, "\n")
+			var r record
+			require.NoError(t, json.Unmarshal([]byte(line), &r))
+			var ids []string
+			for _, raw := range r.Messages {
+				m, err := decodeRecord(raw)
+				require.NoError(t, err)
+				ids = append(ids, m.ID)
+			}
+			require.Equal(t, c.ids, ids)
+			require.Equal(t, c.closed, strings.Contains(rest, filler))
+			if len(ids) > 1 {
+				require.Contains(t, line, `"c2"`, "the last version of a message")
+			}
+			said, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, c.text)}))
+			require.NoError(t, err)
+			saidThen, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, repaired)}))
+			require.NoError(t, err)
+			require.Equal(t, replay.JSON(t, said), replay.JSON(t, saidThen))
+
+			taken, err := New().Prepare(writeHome(t, map[string]string{rests: repaired}), resumed)
+			require.NoError(t, err)
+			require.Empty(t, withoutNotes(taken).Write)
+			ended, err := New().Prepare(writeHome(t, map[string]string{rests: c.text}), launch())
+			require.NoError(t, err)
+			require.Empty(t, withoutNotes(ended).Write, "what failed or was cancelled is taken back for good")
+		})
+	}
+}
+
+// Of a long turn that was taken back the beginning is added, in little memory.
+func TestMemoryOfAddingAgain(t *testing.T) {
+	skip.InShort(t, "it reads hundreds of megabytes, as TestMemoryOfPrepare does")
+	prompt := `{"id":"u2","timestamp":"` + dayTwo + `","type":"user","content":[{"text":"two"}]}` + "\n"
+	answer := `{"id":"g","timestamp":"` + dayTwo + `","type":"gemini","content":"` + strings.Repeat("x", 64<<10) + `"}` + "\n"
+	home := &replay.Endless{Name: chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl", First: chatText(idA, dayOne, "one") + prompt, Line: answer, Lines: 4800,
+		Last: `{"$set":{"messages":[]}}` + "\n"}
+	l := launch()
+	l.Unfinished = []string{"two"}
+	found := withoutNotes(replay.PreparesInBoundedMemory(t, New(), l, home))
+	require.Len(t, found.Write, 1)
+	require.Contains(t, string(found.Write[0].Add[:500]), `"u2"`)
+}
+
 // A file of any length is inspected before a start, and repaired, in little
 // memory.
 func TestMemoryOfPrepare(t *testing.T) {

@@ -45,6 +45,32 @@ type chat struct {
 	// restarted: the last line that is not a patch was another header. emptied: the agent
 	// has taken the file for a new recording, and so emptied the conversation.
 	restarted, emptied bool
+	// project is of the header. at is where the line begins that is being read.
+	project string
+	at      int64
+	// asked is the last prompt that the agent would load; spoke is the id of the last
+	// message of the user or the model.
+	asked asked
+	spoke string
+	// withdrawn is the last prompt, if the agent has taken it back; nil if not.
+	withdrawn *withdrawn
+}
+
+// asked is a prompt in a file.
+type asked struct {
+	id, text string
+	// from is where its line begins.
+	from int64
+}
+
+// withdrawn are a prompt and what followed it. The agent takes both out of its memory if
+// the prompt's request fails or is cancelled, which it is too if the process loses its host.
+type withdrawn struct {
+	asked
+	// to is where their lines end.
+	to int64
+	// dangling: the prompt had no answer.
+	dangling bool
 }
 
 // depth is how much of a file is read.
@@ -122,6 +148,7 @@ func survey(home adapters.Home, file string, d depth) (chat, error) {
 	}
 	defer in.Close()
 	for {
+		c.at = in.Size()
 		raw, err := in.Shared()
 		if err != nil && !errors.Is(err, io.EOF) {
 			return c, in.At(err)
@@ -161,7 +188,7 @@ func (c *chat) line(raw []byte) {
 	switch {
 	case err != nil:
 	case r.isHeader():
-		c.restarted = c.prompts
+		c.restarted = c.prompts && len(r.Messages) == 0
 		c.header(r)
 	case r.ID != "":
 		c.restarted = false
@@ -171,7 +198,7 @@ func (c *chat) line(raw []byte) {
 
 func (c *chat) header(r *record) {
 	if c.session == "" && r.Kind != subagentKind {
-		c.session, c.started = r.SessionID, r.StartTime
+		c.session, c.started, c.project = r.SessionID, r.StartTime, r.ProjectHash
 	}
 	for _, raw := range r.Messages {
 		if m, err := decodeRecord(raw); err == nil {
@@ -189,15 +216,17 @@ func (c *chat) message(r *record) {
 	c.last, c.stamp = r.ID, r.Timestamp
 	switch r.Type {
 	case "user":
-		c.user(pieces)
+		c.spoke = r.ID
+		c.user(r.ID, pieces)
 	case "gemini":
+		c.spoke = r.ID
 		something := said(pieces) != "" || len(r.ToolCalls) > 0 || len(r.Thoughts) > 0
 		c.resumable = c.resumable || something
 		c.dangling = c.dangling && !something
 	}
 }
 
-func (c *chat) user(pieces []piece) {
+func (c *chat) user(id string, pieces []piece) {
 	var b strings.Builder
 	rich, answers := false, false
 	for _, p := range pieces {
@@ -210,6 +239,18 @@ func (c *chat) user(pieces []piece) {
 	c.prompts = c.prompts || asked
 	c.resumable = c.resumable || asked && !forgotten(text)
 	c.dangling = asked || c.dangling && !answers
+	if asked {
+		c.asks(id, text)
+	}
+}
+
+// asks notes a prompt. One that was added again and taken back again is left so.
+func (c *chat) asks(id, text string) {
+	again := id == c.asked.id
+	c.asked, c.withdrawn = asked{}, nil
+	if !again && !forgotten(text) {
+		c.asked = asked{id, text, c.at}
+	}
 }
 
 // patch handles the messages that replace all those before.
@@ -218,18 +259,35 @@ func (c *chat) patch(raw []byte) {
 	if messages == nil {
 		return
 	}
-	after := chat{}
+	after, withdraws := chat{}, c.asked.id != ""
 	for _, raw := range messages {
 		if m, err := decodeRecord(raw); err == nil {
 			after.message(m)
+			// A summary of the conversation has its last messages.
+			withdraws = withdraws && m.ID != c.asked.id && m.ID != c.spoke
 		}
 	}
 	if c.restarted && c.resumable && !after.resumable {
 		c.emptied = true
 		return
 	}
+	if withdraws && c.withdrawn == nil {
+		c.withdrawn = &withdrawn{c.asked, c.at, c.dangling}
+	}
 	// A message that is only in patches is not a prompt.
 	c.resumable, c.dangling, c.emptied = after.resumable, after.dangling, false
+}
+
+// unfinished finds out whether what the agent has taken back is of the turn that the
+// process is to continue. Else it is taken back for good: a prompt that fails would fail
+// with each of the next ones.
+func (c *chat) unfinished(heads []string) {
+	w := c.withdrawn
+	if w == nil || !slices.ContainsFunc(heads, func(head string) bool { return strings.HasPrefix(w.text, strings.TrimSpace(head)) }) {
+		c.withdrawn = nil
+		return
+	}
+	c.resumable, c.dangling = true, w.dangling
 }
 
 // patched returns the messages of a patch; nil for a patch of something else.

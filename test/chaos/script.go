@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 )
 
@@ -37,6 +38,18 @@ func unfill(text, m string) string { return strings.ReplaceAll(text, m, mark) }
 
 // messageMark returns the mark of message n of session s.
 func messageMark(s, n int) string { return fmt.Sprintf("q%03dx%04dq", s, n) }
+
+var anyMark = regexp.MustCompile(`q\d{3,}x\d{4,}q`)
+
+// otherMark returns the first mark in a text that is not m; "" for none.
+func otherMark(text, m string) string {
+	for _, found := range anyMark.FindAllString(text, -1) {
+		if found != m {
+			return found
+		}
+	}
+	return ""
+}
 
 // scriptOf returns the index of the script of message n of session s.
 func scriptOf(seed uint64, s, n int) int {

@@ -387,9 +387,15 @@ func verifyFailure(t Turn, r session.Result, forgotten bool, say func(Fault, str
 	}
 }
 
-// verifyAnswer checks that an answer is the undisturbed run's, if the agent survived.
+// verifyAnswer checks that an answer is the undisturbed run's, if the agent survived, and
+// else that it is not another message's.
 func verifyAnswer(v verdict, t Turn, r session.Result, normal Normal, say func(Fault, string, ...any)) {
 	if !v.kind.agentLives() || v.kind == ToolKill {
+		if r.Result != nil && !t.Steered {
+			if other := otherMark(r.Result.Response, t.Mark); other != "" {
+				say(Wrong, "was answered with the words of %s", other)
+			}
+		}
 		return
 	}
 	if r.Result != nil && unfill(r.Result.Response, t.Mark) != normal.Answer {

@@ -69,6 +69,7 @@ func TestJudgeTurns(t *testing.T) {
 	t.Parallel()
 	begun, done, failed := query("q1q done")
 	_, other, _ := query("q1q something else")
+	_, before, _ := query(messageMark(30, 6) + " both")
 	nameless := event.QueryFailed{Query: event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}}}
 	more := func(s Observed, n int) Observed { s.Turns[0].Requests = n; return s }
 	gone := event.QueryFailed{Query: event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}, Error: &event.ErrorInfo{Code: session.TypeHostLost, Message: "gone"}}}
@@ -95,6 +96,7 @@ func TestJudgeTurns(t *testing.T) {
 		"failed, its host lost":              {seen([]Kind{AgentKill}, heardAt(begun, done, failed, lost)), []Fault{Wrong}},
 		"another answer":                     {seen([]Kind{WorkerKill}, heardAt(begun, other)), []Fault{Wrong}},
 		"another answer after a host's loss": {seen([]Kind{HostKill}, heardAt(begun, other)), nil},
+		"another message's":                  {seen([]Kind{RunnerKill}, heardAt(begun, before)), []Fault{Wrong}},
 		"failed with its worker":             {seen([]Kind{WorkerKill}, heardAt(begun, failed)), []Fault{Lost}},
 		"failed with its agent":              {seen([]Kind{WorkerKill, AgentKill}, heardAt(begun, failed)), nil},
 		"failed with its runner":             {seen([]Kind{RunnerKill, WorkerKill}, heardAt(begun, failed)), []Fault{Lost}},
