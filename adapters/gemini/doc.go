@@ -38,7 +38,10 @@
 //
 // After a kill a prompt may have no answer, and the agent would send it to the
 // model together with the next one. Prepare adds a line that closes it, with the
-// agent's own text for that; it makes no block.
+// agent's own text for that; it makes no block. An agent that had the time has taken the
+// prompt back, with all that was done for it, as it does with a prompt that fails or is
+// cancelled. If the turn is to be continued, Prepare adds both again, in one line that
+// makes no blocks either.
 //
 // # One conversation from two sources
 //

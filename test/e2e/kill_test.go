@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -348,6 +351,64 @@ func TestKillRunner(t *testing.T) {
 		require.Len(t, payloads[event.EECreating](heard), 1)
 		requireSame(t, s.h.ID())
 	})
+}
+
+// TestKillRunnerThatTakesThePromptBack: Gemini CLI cancels its request when its runner
+// ends, and takes the prompt out of its memory if it still can. The turn continues with
+// that prompt, and not with the one before.
+func TestKillRunnerThatTakesThePromptBack(t *testing.T) {
+	skip.InShort(t, "TestKillRunner kills its runner too, and the adapter's own test has a prompt taken back by the program")
+	inOwnNamespace(t)
+	k := startKillable(t)
+	h := open(t, session.Options{Agent: "gemini"})
+	require.NoError(t, say(t, h, "SAY the first").Err())
+	s := stageIn(t, k.dir, h, func(*staged) string { return "" })
+	s.atGate(0)
+	file := s.chatWith(s.mark)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var kept []json.RawMessage // what was there before the prompt
+	for line := range bytes.Lines(text) {
+		var m struct{ ID string }
+		require.NoError(t, json.Unmarshal(line, &m))
+		if bytes.Contains(line, []byte(s.mark)) {
+			break
+		}
+		if m.ID != "" {
+			kept = append(kept, bytes.TrimSpace(line))
+		}
+	}
+	require.NotEmpty(t, kept)
+	back, err := json.Marshal(map[string]any{"$set": map[string]any{"messages": kept}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, append(append(text, back...), '\n'), 0o600))
+	s.endRunner()
+	s.goOn()
+	res, err := s.h.Wait(testContext(t), s.r)
+	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	require.True(t, s.resumed())
+	require.Contains(t, res.Result.Response, "the end")
+	require.Contains(t, say(t, s.h, "RECALL").Result.Response, s.gates[2])
+	require.NoError(t, s.h.Close(testContext(t)))
+	s.l.closed(t)
+	requireSame(t, s.h.ID())
+}
+
+// chatWith returns the file of Gemini CLI that has a text.
+func (s *staged) chatWith(text string) (file string) {
+	s.t.Helper()
+	require.NoError(s.t, filepath.WalkDir(s.dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Base(filepath.Dir(name)) != "chats" {
+			return nil // it may be gone again
+		}
+		if data, err := os.ReadFile(name); err == nil && bytes.Contains(data, []byte(text)) {
+			file = name
+		}
+		return nil
+	}))
+	require.NotEmpty(s.t, file)
+	return file
 }
 
 // TestKillRunnerTooOften: a turn that loses its runner repeatedly is resumed three
