@@ -114,19 +114,29 @@ func (s *testCase) send(ctx context.Context, at int, busy session.BusyPolicy) (r
 // await waits for a turn's end, and reports whether it was received.
 func (s *testCase) await(ctx context.Context, at int, r session.Receipt) bool {
 	t := s.turn(at)
-	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+	patient, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
-	for {
-		short, done := context.WithTimeout(ctx, askPatience)
+	for patient.Err() == nil {
+		short, done := context.WithTimeout(patient, askPatience)
 		heard := s.sub.until(short, func(h Heard) bool { return endsMessage(h, t.Message) })
 		done()
-		if heard || ctx.Err() != nil {
-			return heard
-		}
-		if len(s.d.deletions(t.sent)) > 0 && s.asked(ctx, at, r) {
+		if heard || len(s.d.deletions(t.sent)) > 0 && s.asked(patient, at, r) {
 			return true
 		}
 	}
+	if ctx.Err() == nil {
+		s.overdue(at)
+	}
+	return false
+}
+
+// overdue records that a turn takes too long. It is cut off by the close of its session.
+func (s *testCase) overdue(at int) {
+	s.mu.Lock()
+	s.turns[at].Overdue = true
+	mark := s.turns[at].Mark
+	s.mu.Unlock()
+	s.fault(Stuck, "%s had no end after %s", mark, turnPatience)
 }
 
 // asked queries the workflow for the end of a turn whose event was deleted with the

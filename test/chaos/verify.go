@@ -81,6 +81,8 @@ type Turn struct {
 	// Steered: its message was folded into another one's turn, or another one into its
 	// turn.
 	Steered bool `json:"steered,omitempty"`
+	// Overdue: the run did not wait for its end, and that alone is a fault of the turn.
+	Overdue bool `json:"overdue,omitempty"`
 	sent    time.Time
 	// Requests is the number of requests that the model received for it.
 	Requests int `json:"requests"`
@@ -347,6 +349,10 @@ func verifyTurn(s Observed, t Turn, normal Normal) (verdict, []Finding) {
 	v := verdict{kind: s.kindOf(t), pauses: pauses(s, t)}
 	if normal.Requests > 0 {
 		v.extra = max(0, t.Requests-normal.Requests)
+	}
+	if t.Overdue {
+		v.failed = true
+		return v, nil
 	}
 	var found []Finding
 	say := func(f Fault, format string, args ...any) {

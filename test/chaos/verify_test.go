@@ -72,6 +72,7 @@ func TestJudgeTurns(t *testing.T) {
 	_, before, _ := query(messageMark(30, 6) + " both")
 	nameless := event.QueryFailed{Query: event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}}}
 	more := func(s Observed, n int) Observed { s.Turns[0].Requests = n; return s }
+	overdue := func(s Observed) Observed { s.Turns[0].Overdue = true; return s }
 	gone := event.QueryFailed{Query: event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}, Error: &event.ErrorInfo{Code: session.TypeHostLost, Message: "gone"}}}
 	lost := event.EETerminated{Environment: event.Environment{Reason: "unhealthy"}}
 	for name, tc := range map[string]struct {
@@ -103,6 +104,7 @@ func TestJudgeTurns(t *testing.T) {
 		"failed with its host":               {seen([]Kind{HostKill}, heardAt(begun, failed)), []Fault{Lost}},
 		"failed with one runner too many":    {seen([]Kind{RunnerKill, RunnerKill, HostKill, RunnerKill}, heardAt(begun, failed)), nil},
 		"failed with no name":                {seen([]Kind{AgentKill}, heardAt(begun, nameless)), []Fault{Wrong}},
+		"not waited for":                     {overdue(seen(nil, heardAt(begun, nameless))), nil},
 		"paid twice":                         {more(seen([]Kind{WorkerKill}, heardAt(begun, done)), 3), []Fault{Extra}},
 		"paid twice with its agent":          {more(seen([]Kind{AgentKill}, heardAt(begun, done)), 3), nil},
 		"paid too little":                    {more(seen(nil, heardAt(begun, done)), 1), []Fault{Wrong}},
