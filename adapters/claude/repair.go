@@ -15,20 +15,20 @@ import (
 //
 // Periodically, and when it ends, the program notes which message was the last
 // one (a line "last-prompt", its leafUuid). The results of parallel calls become
-// branches, of which one is continued and the others have no child. A note that
-// is written in between may name such a branch's end. A program that is started
-// after a kill continues from the noted message if that has no child, without
-// anything later. Seen with 2.1.197, see TestResumeBehindParallelCalls.
+// branches, of which only one is continued. A note that is written in between may
+// name another one's end. A program that is started after a kill continues from the
+// noted message if the last one does not descend from it, without anything later.
+// So the last message is noted again, also where the program would find it by
+// itself. A note of a person who went back to an old place is explicit, and it
+// stands until something comes behind it. Seen with 2.1.197, see
+// TestResumeBehindParallelCalls.
 func repair(transcript adapters.Source) (added []byte, size int64, err error) {
 	var e end
 	if err := e.read(transcript); err != nil {
 		return nil, 0, err
 	}
-	if e.noted == "" || e.tip == "" || e.tip == e.noted {
+	if e.noted == "" || e.tip == "" || e.tip == e.noted || e.wanted {
 		return nil, e.size, nil
-	}
-	if goneOn, err := hasChild(transcript, e.noted); goneOn || err != nil {
-		return nil, e.size, err
 	}
 	if e.torn {
 		added = append(added, '\n')
@@ -46,6 +46,8 @@ type end struct {
 	// noted the message that it names.
 	note  []byte
 	noted string
+	// wanted: the note is explicit, and nothing came behind it.
+	wanted bool
 	// tip is the id of the last message of the session itself.
 	tip string
 	// torn: the last line has no end. size is the whole file's, in bytes.
@@ -53,12 +55,23 @@ type end struct {
 	size int64
 }
 
-func (e *end) read(transcript adapters.Source) (err error) {
-	e.size, e.torn, err = eachLine(transcript, func(line []byte) (more bool) {
+func (e *end) read(transcript adapters.Source) error {
+	in, err := lines.Open("claude", transcript)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	for {
+		line, err := in.Shared()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return in.At(err)
+		}
 		e.line(line)
-		return true
-	})
-	return err
+		if err != nil {
+			e.size, e.torn = in.Size(), in.Torn()
+			return nil
+		}
+	}
 }
 
 var notePrefix = []byte(`{"type":"last-prompt"`)
@@ -70,42 +83,14 @@ func (e *end) line(line []byte) {
 		UUID        string `json:"uuid"`
 		IsSidechain bool   `json:"isSidechain"`
 		LeafUUID    string `json:"leafUuid"`
+		Explicit    bool   `json:"explicit"`
 	}
 	switch err := json.Unmarshal(line, &m); {
 	case err != nil:
 	case m.LeafUUID != "" && bytes.HasPrefix(line, notePrefix):
-		e.note, e.noted = bytes.Clone(line), m.LeafUUID
+		e.note, e.noted, e.wanted = bytes.Clone(line), m.LeafUUID, m.Explicit
 	case m.UUID != "" && !m.IsSidechain && (m.Type == "user" || m.Type == "assistant"):
-		e.tip = m.UUID
-	}
-}
-
-// hasChild reports whether another message of a transcript continues this one.
-func hasChild(transcript adapters.Source, id string) (found bool, err error) {
-	parent := []byte(`"parentUuid":"` + id + `"`)
-	_, _, err = eachLine(transcript, func(line []byte) (more bool) {
-		found = bytes.Contains(line, parent)
-		return !found
-	})
-	return found, err
-}
-
-// eachLine passes the lines of a transcript to take while it wants more, and
-// returns how many bytes they have, and whether the last one is incomplete.
-func eachLine(transcript adapters.Source, take func(line []byte) (more bool)) (size int64, torn bool, err error) {
-	in, err := lines.Open("claude", transcript)
-	if err != nil {
-		return 0, false, err
-	}
-	defer in.Close()
-	for {
-		line, err := in.Shared()
-		if err != nil && !errors.Is(err, io.EOF) {
-			return 0, false, in.At(err)
-		}
-		if len(line) > 0 && !take(line) || err != nil {
-			return in.Size(), in.Torn(), nil
-		}
+		e.tip, e.wanted = m.UUID, false
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // TestMendOnlyAnOldEnd: a line is added when the program's last note names a
-// message that has no child and is not the last, and in no other case.
+// message that is not the last, and in no other case.
 func TestMendOnlyAnOldEnd(t *testing.T) {
 	t.Parallel()
 	said := func(kind, id, parent string) string {
@@ -26,6 +26,9 @@ func TestMendOnlyAnOldEnd(t *testing.T) {
 	}
 	note := func(leaf string) string {
 		return fmt.Sprintf(`{"type":"last-prompt","lastPrompt":"x","leafUuid":"%s","sessionId":"s"}`, leaf)
+	}
+	explicit := func(leaf string) string {
+		return strings.Replace(note(leaf), `,"sessionId"`, `,"explicit":true,"sessionId"`, 1)
 	}
 	calls := []string{said("user", "u", ""), said("assistant", "a1", "u"), said("assistant", "a2", "a1"), said("user", "r2", "a2")}
 	rest := []string{said("user", "r1", "a1"), said("assistant", "z", "r1"), `{"type":"queue-operation"}`}
@@ -43,7 +46,10 @@ func TestMendOnlyAnOldEnd(t *testing.T) {
 		"no note":                  {join(calls, rest), ""},
 		"a branch's end":           {join(calls, []string{note("r2")}, rest), "z"},
 		"noted again since":        {join(calls, []string{note("r2")}, rest, []string{note("z")}), ""},
-		"gone on from":             {join(calls, []string{note("a1")}, rest), ""},
+		"a branch with a child":    {join(calls, []string{said("attachment", "b", "r2"), note("r2")}, rest), "z"},
+		"gone on from":             {join(calls, []string{note("a1")}, rest), "z"},
+		"gone back to":             {join(calls, rest, []string{explicit("u")}), ""},
+		"gone back to and on from": {join(calls, []string{explicit("r2")}, rest), "z"},
 		"nothing came later":       {join(calls, []string{note("r2")}), ""},
 		"only attachments later":   {join(calls, []string{note("r2"), said("attachment", "b", "z")}), ""},
 		"a subagent's words later": {join(calls, []string{note("r2"), `{"type":"assistant","uuid":"q","isSidechain":true}`}), ""},
@@ -59,7 +65,7 @@ func TestMendOnlyAnOldEnd(t *testing.T) {
 				require.Empty(t, added)
 				return
 			}
-			require.JSONEq(t, note(c.leaf), string(bytes.TrimSpace(added)))
+			require.JSONEq(t, note(c.leaf), strings.Replace(string(bytes.TrimSpace(added)), `"explicit":true,`, "", 1))
 			require.True(t, bytes.HasSuffix(added, []byte("\n")))
 			require.Empty(t, addedTo(t, append(bytes.Clone(c.data), added...)), "once")
 		})
@@ -97,24 +103,33 @@ func addedTo(t *testing.T, data []byte) []byte {
 // that names an old branch's end, and continues where it was.
 func TestResumeBehindParallelCalls(t *testing.T) {
 	skip.InShort(t, "of what is particular to the program, TestRealConversation")
-	t.Parallel()
-	r := adaptertest.New(t, conforming(), adaptertest.Options{})
-	r.Start()
-	r.Ask("SAY first THEN TWO THEN SAY both")
-	r.Ask("SAY remember the word quince")
-	r.Ask("SAY last of all")
-	r.Parity()
-	r.Kill()
-	noteBranch(t, filepath.Join(r.Home(), configDir, "projects"))
-	r.Restart()
-	r.Ask("RECALL")
-	require.Contains(t, r.Said(), "quince")
-	require.Contains(t, r.Said(), "last of all")
+	for name, child := range map[string]string{
+		"with nothing behind it": "",
+		"with an attachment behind it": `{"parentUuid":"%s","isSidechain":false,"type":"attachment","attachment":{"type":"date_change","newDate":"2026-01-02"},` +
+			`"uuid":"0b5f7b0e-6a1a-4c55-9d5c-3f4f0c9d7a11","timestamp":"2026-01-02T03:04:05.000Z","sessionId":"%s"}` + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := adaptertest.New(t, conforming(), adaptertest.Options{})
+			r.Start()
+			r.Ask("SAY first THEN TWO THEN SAY both")
+			r.Ask("SAY remember the word quince")
+			r.Ask("SAY last of all")
+			r.Parity()
+			r.Kill()
+			noteBranch(t, filepath.Join(r.Home(), configDir, "projects"), child)
+			r.Restart()
+			r.Ask("RECALL")
+			require.Contains(t, r.Said(), "quince")
+			require.Contains(t, r.Said(), "last of all")
+		})
+	}
 }
 
 // noteBranch writes the program's note into the one transcript, behind the result
-// of a call that has no answer, where a note may be.
-func noteBranch(t *testing.T, projects string) {
+// of a call that has no answer, where a note may be, and before it a child of that
+// result; "" for none.
+func noteBranch(t *testing.T, projects, child string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(projects, "*", "*"+agentSuffix))
 	require.NoError(t, err)
@@ -136,6 +151,9 @@ func noteBranch(t *testing.T, projects string) {
 		branch := bytes.Contains(m.Message.Content, []byte("tool_result")) && !bytes.Contains(data, []byte(`"parentUuid":"`+m.UUID+`"`))
 		if branch && !noted {
 			noted = true
+			if child != "" {
+				out = append(out, fmt.Sprintf(child, m.UUID, m.SessionID)...)
+			}
 			out = append(out, fmt.Sprintf(`{"type":"last-prompt","lastPrompt":"x","leafUuid":"%s","sessionId":"%s"}`+"\n", m.UUID, m.SessionID)...)
 		}
 	}
