@@ -40,8 +40,10 @@ type fakeTemporal struct {
 	query    error
 	// answer answers queries, if it is set.
 	answer func() (any, error)
-	// late is how many queries get no answer in time; queries counts all.
+	// late is how many queries get no answer in time; queries counts all. lateBy is what
+	// Temporal says of them.
 	late, queries int
+	lateBy        error
 	signals       []string
 	fails         error
 }
@@ -85,7 +87,7 @@ func (f *fakeTemporal) UpdateWorkflow(_ context.Context, o client.UpdateWorkflow
 
 func (f *fakeTemporal) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
 	if f.queries++; f.queries <= f.late {
-		return nil, serviceerror.NewDeadlineExceeded("late")
+		return nil, f.lateBy
 	}
 	if f.answer == nil {
 		return nil, f.query
@@ -342,22 +344,45 @@ func TestQueryWithoutAPoller(t *testing.T) {
 // A query that was not answered in time is repeated, as long as its caller has time.
 func TestLateQueryIsAskedAgain(t *testing.T) {
 	t.Parallel()
-	busy := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-	busy.late, busy.query = 2, errors.New("answered")
+	for name, by := range map[string]error{
+		"late":              serviceerror.NewDeadlineExceeded("late"),
+		"ended by Temporal": serviceerror.NewUnavailable("the server ends a query that nothing answers"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			busy := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+			busy.late, busy.lateBy, busy.query = 2, by, errors.New("answered")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			h, err := newClient(t, busy).Get(ctx, "s1")
+			require.NoError(t, err)
+			_, err = h.Inspect(ctx)
+			require.ErrorContains(t, err, "answered")
+			require.Equal(t, 3, busy.queries)
+
+			busy.late = 4
+			_, err = h.Inspect(t.Context())
+			require.ErrorIs(t, err, ErrNoWorker, "without a deadline there is one try, and Temporal itself is there")
+			busy.fails = serviceerror.NewUnavailable("no connection")
+			busy.late = 5
+			_, err = h.Inspect(t.Context())
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.NotErrorIs(t, err, ErrNoWorker)
+		})
+	}
+}
+
+// A Temporal that is away is told at once, whatever time the caller has.
+func TestTemporalIsAwayFromAQuery(t *testing.T) {
+	t.Parallel()
+	away := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	away.late, away.lateBy = 2, serviceerror.NewUnavailable("no connection")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	h, err := newClient(t, busy).Get(ctx, "s1")
+	h, err := newClient(t, away).Get(ctx, "s1")
 	require.NoError(t, err)
+	away.fails = serviceerror.NewUnavailable("no connection")
 	_, err = h.Inspect(ctx)
-	require.ErrorContains(t, err, "answered")
-	require.Equal(t, 3, busy.queries)
-
-	busy.late = 4
-	_, err = h.Inspect(t.Context())
-	require.ErrorIs(t, err, ErrNoWorker, "without a deadline there is one try, and Temporal itself is there")
-	busy.fails = serviceerror.NewUnavailable("no connection")
-	busy.late = 5
-	_, err = h.Inspect(t.Context())
 	require.ErrorIs(t, err, ErrUnavailable)
-	require.NotErrorIs(t, err, ErrNoWorker)
+	require.Equal(t, 1, away.queries)
 }

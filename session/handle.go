@@ -291,10 +291,10 @@ func (h *Handle) Result(ctx context.Context, id string) (Result, error) {
 
 // query retries until the context's deadline. Temporal's SDK allows ten seconds per try,
 // and a session whose worker was lost, or is busy, may take longer. Without a deadline
-// there is one try.
+// there is one try. A Temporal that is away is told at once.
 func (h *Handle) query(ctx context.Context, name string, out any, args ...any) error {
 	v, err := h.c.o.Temporal.QueryWorkflow(ctx, h.id, "", name, args...)
-	for _, bounded := ctx.Deadline(); bounded && ctx.Err() == nil && isLate(err); {
+	for _, bounded := ctx.Deadline(); bounded && ctx.Err() == nil && (isLate(err) || isAway(err) && h.noWorker(ctx, err)); {
 		v, err = h.c.o.Temporal.QueryWorkflow(ctx, h.id, "", name, args...)
 	}
 	if h.noWorker(ctx, err) {
