@@ -286,7 +286,7 @@ func ends(s Observed, message string) []session.Result {
 		if !ok || seen[h.Context.Seq] {
 			continue
 		}
-		if len(out) > 0 && s.deleted(last, h.At) && (sameEnd(out[len(out)-1], r) || s.hostLost(last, h.At) || ofHostLost(r)) {
+		if len(out) > 0 && s.deleted(last, h.At) && (sameEnd(out[len(out)-1], r) || s.hostLost(last, h.At)) {
 			out = out[:len(out)-1]
 		}
 		last, seen[h.Context.Seq] = h.At, true
@@ -304,21 +304,17 @@ func (s Observed) forgotten(message string) bool {
 		q, begins := h.Payload.(event.QueryStarted)
 		begins = begins && slices.Contains(q.MessageIDs, message)
 		end, ends := session.ResultOf(h.Event, message)
-		fails := ofHostLost(end)
+		fails := end.Error != nil && end.Error.Code == session.TypeHostLost
 		again := begins || ends && (end.Outcome == session.Completed || fails)
 		switch {
 		case ended.IsZero() && ends:
 			ended = h.At
-		case !ended.IsZero() && again && s.deleted(ended, h.At) && (s.hostLost(ended, h.At) || fails):
+		case !ended.IsZero() && again && s.deleted(ended, h.At) && s.hostLost(ended, h.At):
 			return true
 		}
 	}
 	return false
 }
-
-// ofHostLost reports whether an end says that the session's host was given up. A
-// subscriber may get the event of that seconds later.
-func ofHostLost(r session.Result) bool { return r.Error != nil && r.Error.Code == session.TypeHostLost }
 
 // hostLost reports whether the session's host was given up between two times, or
 // shortly after: that event is written in one step with its effect on a turn.

@@ -93,7 +93,6 @@ func TestJudgeTurns(t *testing.T) {
 		"asked again behind a deletion":      {more(deletedBehind(2, seen(nil, heardAt(begun, done, begun, done))), 4), []Fault{Extra}},
 		"forgotten, and failed":              {deletedBehind(2, seen([]Kind{AgentKill}, heardAt(begun, done, failed, lost))), nil},
 		"forgotten as it closed":             {deletedBehind(2, seen([]Kind{WorkerKill}, heardAt(begun, done, gone, lost))), nil},
-		"forgotten, the loss heard late":     {deletedBehind(2, seen([]Kind{WorkerKill}, heardAt(begun, done, gone, fenceOf(2), fenceOf(3), lost))), nil},
 		"not forgotten as it closed":         {seen([]Kind{WorkerKill}, heardAt(begun, done, gone, lost)), []Fault{Wrong}},
 		"failed, its host lost":              {seen([]Kind{AgentKill}, heardAt(begun, done, failed, lost)), []Fault{Wrong}},
 		"another answer":                     {seen([]Kind{WorkerKill}, heardAt(begun, other)), []Fault{Wrong}},
