@@ -20,7 +20,7 @@ import (
 // noted message if the last one does not descend from it, without anything later.
 // So the last message is noted again, also where the program would find it by
 // itself. A note of a person who went back to an old place is explicit, and it
-// stands until something comes behind it. Seen with 2.1.197, see
+// holds until something comes behind it. Seen with 2.1.197, see
 // TestResumeBehindParallelCalls.
 func repair(transcript adapters.Source) (added []byte, size int64, err error) {
 	var e end

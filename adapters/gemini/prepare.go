@@ -142,6 +142,9 @@ func repair(home adapters.Home, c chat) (added []byte, note string, err error) {
 			return nil, "", err
 		}
 		added = append(append(added, again...), '\n')
+		if size := c.withdrawn.to - c.withdrawn.from; size > maxRefill {
+			note = fmt.Sprintf("the agent had taken back the turn that it continues, whose %d bytes are too many to add them again: it remembers the beginning", size)
+		}
 	}
 	if c.dangling {
 		added = append(append(added, fill(c)...), '\n')

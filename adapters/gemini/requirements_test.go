@@ -308,7 +308,7 @@ func TestPrepareMendsAfterAKill(t *testing.T) {
 }
 
 // What the agent has taken back of a turn that it is to continue is added again, once, and
-// said by nobody: the agent does so with a prompt whose request is cancelled, as it is when
+// makes no block: the agent does so with a prompt whose request is cancelled, as it is when
 // the process loses its host.
 func TestPrepareAddsWhatWasTakenBack(t *testing.T) {
 	t.Parallel()
@@ -406,6 +406,7 @@ func TestMemoryOfAddingAgain(t *testing.T) {
 	found := withoutNotes(replay.PreparesInBoundedMemory(t, New(), l, home))
 	require.Len(t, found.Write, 1)
 	require.Contains(t, string(found.Write[0].Add[:500]), `"u2"`)
+	require.Contains(t, found.Note, "bytes are too many")
 }
 
 // A file of any length is inspected before a start, and repaired, in little
