@@ -47,7 +47,7 @@ all() {
   tests . -timeout 20m "${adapters[@]}"
   echo "test: end to end"
   # Never from go's cache, for which it would note millions of files, and check them.
-  tests . -race -count=1 -parallel 6 -timeout 60m ./test/e2e
+  tests . -race -count=1 -parallel 4 -timeout 60m ./test/e2e
   scripts/fuzz.sh || failed=1
   return $failed
 }
@@ -63,7 +63,7 @@ short() {
   modules=$(mktemp "${TMPDIR:-/tmp}/sojourn-test.XXXXXX")
   echo "test: every package, those end to end first"
   other_modules >"$modules" &
-  tests . -short -vet=off -p 3 -parallel 6 -timeout 20m ./test/e2e "${adapters[@]}" "${others[@]}" "${pure[@]}"
+  tests . -short -vet=off -p 2 -parallel 4 -timeout 20m ./test/e2e "${adapters[@]}" "${others[@]}" "${pure[@]}"
   echo "test: devstack and tools"
   wait $! || failed=1
   cat "$modules"
