@@ -23,7 +23,9 @@ esac
 # end to end, by workers that are built with -race and have all agents at once.
 PURE='/(event|reducer|reducer/loss|turn|internal/(agents|settings)|starter/internal/render|test/(layering|skip|testreport))$'
 ADAPTERS='/adapters(/.*)?$'
-mapfile -t packages < <(go list ./...)
+# The packages that take minutes come first, so that none of them is the last, alone.
+LONG='/(runner|test/modelsim|adapters/(acp|gemini|opencode))$'
+mapfile -t packages < <(go list ./... | grep -E "$LONG"; go list ./... | grep -vE "$LONG")
 mapfile -t pure < <(printf '%s\n' "${packages[@]}" | grep -E "$PURE")
 mapfile -t adapters < <(printf '%s\n' "${packages[@]}" | grep -E "$ADAPTERS")
 mapfile -t others < <(printf '%s\n' "${packages[@]}" | grep -vE "$PURE|$ADAPTERS|/test/e2e$")
@@ -53,8 +55,8 @@ all() {
 }
 
 # A short run is one for people, who wait: the end-to-end tests, which wait more
-# than they compute, come first and run beside the packages, two of which run at a
-# time, and beside the other modules' tests, which are printed at the end. The linker,
+# than they compute, come first and run beside the packages, one at a time, and
+# beside the other modules' tests, which are printed at the end. The linker,
 # the stack, workers and tests are processes that are gone soon: they may collect their
 # garbage later than by default. make test-all has the default.
 short() {
