@@ -49,7 +49,7 @@ all() {
   tests . -timeout 20m "${adapters[@]}"
   echo "test: end to end"
   # Never from go's cache, for which it would note millions of files, and check them.
-  tests . -race -count=1 -parallel 4 -timeout 60m ./test/e2e
+  tests . -race -count=1 -parallel 3 -timeout 60m ./test/e2e
   scripts/fuzz.sh || failed=1
   return $failed
 }
