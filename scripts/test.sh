@@ -37,7 +37,8 @@ tests() { go -C "$1" test -json "${@:2}" || failed=1; }
 # What fails quickly comes first. The end-to-end tests, those of faults among
 # them, have the machine to themselves, so that their waits are for the product
 # and not for compilers. Most of their time they wait, for leases and for hosts to
-# be given up, so several run at a time.
+# be given up, so several run at a time: three, since with more a slow machine's
+# servers don't answer in time.
 all() {
   local failed=0
   echo "test: packages"

@@ -55,9 +55,9 @@ type Process struct {
 func Spawn(ctx context.Context, s Spec) (*Process, error) {
 	p := &Process{name: s.Name, cmd: exec.Command(s.Argv[0], s.Argv[1:]...), done: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Env = s.Dir, append(os.Environ(), s.Env...)
-	// A session of its own: Linux shares processors out by session first (autogroups), and
-	// every agent has one. In that of the tests, servers, workers and tests would share the
-	// part of one agent.
+	// It gets a session of its own, as every agent has one: Linux shares the processors out
+	// by session first (autogroups). In the tests' session all servers and workers together
+	// would get no more than one agent.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	read, write := io.Pipe()
 	p.cmd.Stdout, p.cmd.Stderr = write, write
