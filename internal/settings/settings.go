@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
+	"net/netip"
 	"os"
 	"regexp"
 	"slices"
@@ -98,7 +100,21 @@ func (s Settings) Temporal() (client.Options, error) {
 	}
 	o.HostPort = cmp.Or(o.HostPort, client.DefaultHostPort)
 	o.Namespace = cmp.Or(o.Namespace, client.DefaultNamespace)
+	if onThisMachine(o.HostPort) {
+		// The client would compress each request, and so the server each answer.
+		o.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
+	}
 	return o, nil
+}
+
+// onThisMachine reports whether an address is a loopback one.
+func onThisMachine(hostPort string) bool {
+	host, _, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return false
+	}
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
 // DefaultNATS is the stream's address without NATS_URL.

@@ -29,3 +29,24 @@ func TestReadEnvFile(t *testing.T) {
 		require.ErrorContains(t, err, "f:1: not an assignment", line)
 	}
 }
+
+// Requests to a Temporal on this machine are not compressed; to one elsewhere they are
+// as its client's default says.
+func TestTemporalOnThisMachine(t *testing.T) {
+	t.Parallel()
+	for address, here := range map[string]bool{
+		"": true, "localhost:7233": true, "127.0.0.1:7233": true, "127.4.5.6:1": true, "[::1]:7233": true,
+		"10.0.0.1:7233": false, "temporal:7233": false, "localhost.example.com:7233": false, "127.0.0.1": false,
+	} {
+		s, err := Open("", func(name string) string {
+			if name == "TEMPORAL_ADDRESS" {
+				return address
+			}
+			return ""
+		})
+		require.NoError(t, err)
+		o, err := s.Temporal()
+		require.NoError(t, err)
+		require.Equal(t, here, o.ConnectionOptions.GrpcCompression != nil, address)
+	}
+}

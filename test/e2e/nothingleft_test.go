@@ -82,7 +82,7 @@ func waits(ok func() bool) bool {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(5 * tick):
+		case <-time.After(tick):
 		}
 	}
 	return true

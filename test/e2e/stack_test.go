@@ -21,8 +21,9 @@ import (
 // patience bounds every wait of a test. No result depends on it.
 const patience = harness.Patience
 
-// tick is the interval at which conditions are polled.
-const tick = 20 * time.Millisecond
+// tick is the interval at which conditions are polled. Many are queries, which take
+// the stack, a worker and the test some milliseconds of processor time each.
+const tick = 100 * time.Millisecond
 
 // eventually waits until is reports true. What it requires of c may fail until then: on a
 // busy machine a server answers late, or that it has no worker.

@@ -73,7 +73,10 @@ func (s *Space) dial(ctx context.Context) (err error) {
 	if s.Archive, err = archive.Open(ctx, archive.Options{Bucket: env["SOJOURN_BUCKET"], Namespace: s.Namespace}); err != nil {
 		return err
 	}
-	o, err := session.WithPayloads(client.Options{HostPort: env["TEMPORAL_ADDRESS"], Namespace: s.Namespace, Logger: quiet{}}, s.Archive)
+	o, err := session.WithPayloads(client.Options{
+		HostPort: env["TEMPORAL_ADDRESS"], Namespace: s.Namespace, Logger: quiet{},
+		ConnectionOptions: client.ConnectionOptions{GrpcCompression: &client.GrpcCompressionNone{}}, // as the product's for loopback
+	}, s.Archive)
 	if err != nil {
 		return err
 	}
