@@ -115,7 +115,7 @@ func TestUnknownEffectOfASubagent(t *testing.T) {
 		s := &staged{t: t, dir: first.dir, h: open(t, session.Options{Agent: a.Info().Name}), mark: uuid.NewString()}
 		s.l = follow(t, s.h)
 		var err error
-		s.r, err = s.h.Send(testContext(t), session.Message{Text: "SUBAGENT TOOL bash: echo > begun; until [ -e go ]; do sleep 0.05; done; echo inner THEN SAY the end"})
+		s.r, err = s.h.Send(testContext(t), session.Message{Text: "SUBAGENT TOOL bash: echo > begun; until [ -e go ]; do sleep 0.5; done; echo inner THEN SAY the end"})
 		require.NoError(t, err)
 		all = append(all, s)
 	}

@@ -111,7 +111,7 @@ func stageIn(t *testing.T, dir string, h *session.Handle, then func(*staged) str
 	}
 	var err error
 	s.r, err = s.h.Send(testContext(t), session.Message{Text: "SAY " + s.mark + " THEN GATE " + s.gates[0] +
-		" THEN TOOL bash: echo > begun; until [ -e go ]; do sleep 0.05; done; echo worked" + then(s) +
+		" THEN TOOL bash: echo > begun; until [ -e go ]; do sleep 0.5; done; echo worked" + then(s) +
 		" THEN GATE " + s.gates[2] + " THEN SAY the end"})
 	require.NoError(t, err)
 	return s
