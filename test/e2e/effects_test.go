@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,6 +169,7 @@ func (s halfDone) follows(ctx context.Context, t *testing.T) {
 	res, err := s.h.Wait(ctx, s.r)
 	require.NoError(t, err)
 	s.l.until(t, 0, func(ev event.Event) bool { return ev.Type() == "query:completed" || ev.Type() == "query:failed" })
+	t.Logf("the turn ended %s, error %v", res.Outcome, res.Error)
 	call := s.unknown(t)
 	told := s.told(call)
 	if s.then == "" || s.allow {
@@ -211,13 +213,18 @@ func (s halfDone) respond(ctx context.Context, t *testing.T) {
 func (s halfDone) unknown(t *testing.T) string {
 	t.Helper()
 	var calls []string
-	for _, b := range fold(s.l.all()).Blocks {
+	blocks := fold(s.l.all()).Blocks
+	for _, b := range blocks {
 		if effects.Unknown(b) {
 			calls = append(calls, b.ToolUseID)
 			require.True(t, *b.IsError)
 		}
 	}
-	require.Len(t, calls, 1)
+	if len(calls) != 1 {
+		all, err := json.Marshal(blocks)
+		require.NoError(t, err)
+		t.Fatalf("%d calls with an unknown effect, want one, in %s", len(calls), all)
+	}
 	return calls[0]
 }
 
