@@ -373,6 +373,28 @@ func TestAgentSeesOnlyWhatItMay(t *testing.T) {
 	require.Contains(t, ask("6", "open /proc/1/environ"), "permission denied")
 }
 
+// An agent is below what keeps it alive: workers and servers have their processor time
+// at once. So is its session, where processors are divided by session first.
+func TestAgentGivesWay(t *testing.T) {
+	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
+		b := setup(t, mode)
+		b.mustStart()
+		c := b.dial()
+		r := read(t, c, 0)
+		_, err := os.Stat("/proc/self/autogroup")
+		bySession := err == nil
+		for n, until := 1, time.Now().Add(time.Minute); ; n++ {
+			say(t, c, strconv.Itoa(n), "priority")
+			line := r.until(event.DirOut, "priority ").Record.Line
+			require.True(t, strings.HasPrefix(line, "priority 10"), line)
+			if !bySession || strings.HasSuffix(line, "nice 10") {
+				break
+			}
+			require.True(t, time.Now().Before(until), line)
+		}
+	})
+}
+
 func TestAgentInheritsNothing(t *testing.T) {
 	t.Setenv("TEMPORAL_API_KEY", "house key")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "house key")

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,13 +29,13 @@ func open(t *testing.T, o session.Options) *session.Handle {
 	return h
 }
 
-// anyAgent names an agent for tests in which it doesn't matter: Claude Code, but in a
-// short run Codex, whose program starts in a third of the processor time.
+// anyAgent names an agent for tests in which it doesn't matter: Codex, whose program
+// starts in a third of the processor time, and with SOJOURN_LONG set Claude Code.
 func anyAgent() string {
-	if testing.Short() {
-		return "codex"
+	if os.Getenv("SOJOURN_LONG") != "" {
+		return "claude"
 	}
-	return "claude"
+	return "codex"
 }
 
 // say sends a message and waits for its result.
