@@ -86,14 +86,8 @@ func obey(order, rest string) (code int, over bool) {
 		os.Stdout.WriteString(rest)
 	case "complain":
 		fmt.Fprintln(os.Stderr, rest)
-	case "env":
-		fmt.Println("env " + strings.Join(os.Environ(), "\x1f"))
-	case "priority":
-		stat, _ := os.ReadFile("/proc/self/stat")
-		session, _ := os.ReadFile("/proc/self/autogroup")
-		fmt.Println("priority", strings.Fields(string(stat))[18], strings.TrimSpace(string(session)))
-	case "fds":
-		fmt.Println("fds " + descriptors())
+	case "env", "fds", "priority":
+		fmt.Println(order + " " + map[string]func() string{"env": environment, "fds": descriptors, "priority": priority}[order]())
 	case "ls":
 		fmt.Println("ls " + list(rest))
 	case "open":
@@ -122,6 +116,15 @@ func flood(rest string) {
 	for i := range n {
 		fmt.Fprintf(out, "line %d%*s\n", i, pad, "")
 	}
+}
+
+func environment() string { return strings.Join(os.Environ(), "\x1f") }
+
+// priority returns this process's nice value and its session's.
+func priority() string {
+	stat, _ := os.ReadFile("/proc/self/stat")
+	session, _ := os.ReadFile("/proc/self/autogroup")
+	return strings.Fields(string(stat))[18] + " " + strings.TrimSpace(string(session))
 }
 
 func descriptors() string {
