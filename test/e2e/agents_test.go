@@ -34,7 +34,7 @@ func scripted() []adapters.Adapter {
 
 // leftOut reports whether a short run leaves out the agent, which its conformance suite
 // covers.
-func leftOut(a adapters.Adapter) bool { return testing.Short() && a.Info().Name != anyAgent() }
+func leftOut(a adapters.Adapter) bool { return testing.Short() && a.Info().Name != "codex" }
 
 // eachAgent runs a test with every agent, all in parallel.
 func eachAgent(t *testing.T, test func(t *testing.T, a adapters.Adapter)) {
@@ -99,6 +99,7 @@ func TestEveryAgentTellsTheSame(t *testing.T) {
 // message.
 func TestEveryAgentGoesOnElsewhere(t *testing.T) {
 	skip.InShort(t, "TestKillHost goes on elsewhere too")
+	withClaude(t)
 	inOwnNamespace(t)
 	dir, err := os.MkdirTemp(shared.Dir, "host-")
 	require.NoError(t, err)

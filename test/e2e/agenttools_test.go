@@ -86,7 +86,7 @@ func TestSpawnedByAnAgentOutlivesTheWorker(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	name, now := anyAgent(), 0
+	name, now := anyAgent(t), 0
 	parent := open(t, session.Options{Agent: name, Spawn: true})
 	gate := "spawned-" + uuid.NewString()
 	running := oneAgent(t, useTool(t, parent, name, agenttools.SpawnAgent, agenttools.Spawn{Prompt: "GATE " + gate + " ANDTHEN SAY late words", WaitSeconds: &now}))
@@ -146,7 +146,7 @@ func hasTools(t *testing.T, w *worker, h *session.Handle) bool {
 func TestSpawnedByAnAgentIsBound(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	name, now := anyAgent(), 0
+	name, now := anyAgent(t), 0
 	rules := permission.Rules{{Tool: "rm*", Answer: permission.Deny}, {Tool: "*", Answer: permission.Allow}}
 	parent := open(t, session.Options{Agent: name, Spawn: true, SpawnProfiles: []string{"unheard-of"}, Permission: permission.Deny, Permissions: rules})
 	other := open(t, session.Options{Agent: name})

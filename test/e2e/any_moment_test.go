@@ -22,6 +22,7 @@ const threeTools = "TOOL bash: echo one THEN TOOL bash: echo two THEN TOOL bash:
 // and the session continues.
 func TestInterruptAtAnyMoment(t *testing.T) {
 	skip.InShort(t, "TestSteeredAndInterrupted interrupts each agent in a text and in a tool")
+	withClaude(t)
 	onSharedHost(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		seed := uint64(time.Now().UnixNano())

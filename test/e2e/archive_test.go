@@ -122,6 +122,7 @@ func requireSameBlocks(t *testing.T, id string) (live, restored session.Conversa
 // late the agent writes it, so losing the host then loses nothing.
 func TestAnsweredMeansArchived(t *testing.T) {
 	skip.InShort(t, "with every agent and many turns; TestRestoredEqualsLive compares too")
+	withClaude(t)
 	inOwnNamespace(t)
 	startWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {

@@ -104,6 +104,7 @@ func manyItems() (items, window int, atMost time.Duration) {
 // answered once, by a session of its own.
 func TestBatchOfMany(t *testing.T) {
 	skip.InShort(t, "TestBatchOutlivesItsWorkers kills a worker too")
+	withClaude(t)
 	inOwnNamespace(t)
 	items, window, atMost := manyItems()
 	host := startKillable(t)

@@ -35,6 +35,7 @@ func TestButtonsPause(t *testing.T) {
 // than a lease, whichever worker renews it, and is not asked again.
 func TestButtonsPauseOutlivesTheWorker(t *testing.T) {
 	skip.InShort(t, "TestButtonsPause pauses too")
+	withClaude(t)
 	inOwnNamespace(t)
 	k := startKillable(t)
 	ctx := testContext(t)

@@ -363,6 +363,7 @@ func requireGoesOn(t *testing.T, w *worker, h *session.Handle, own string, asks,
 // conversation.
 func TestButtonsResetAClosedSession(t *testing.T) {
 	skip.InShort(t, "TestButtonsReset resets too")
+	withClaude(t)
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)

@@ -130,6 +130,7 @@ func eventful(t *testing.T) string {
 // that show prints equals the fold of the stream.
 func TestShowEqualsTailReduced(t *testing.T) {
 	skip.InShort(t, "TestRestoredEqualsLive compares the two through the client")
+	withClaude(t)
 	inOwnNamespace(t)
 	w := startWorker(t)
 	id := eventful(t)
@@ -149,6 +150,7 @@ func TestShowEqualsTailReduced(t *testing.T) {
 // and whose worker has exited.
 func TestShowEqualsTailReducedOfAnOpenSession(t *testing.T) {
 	skip.InShort(t, "TestRestoredEqualsLive is the same of a closed one")
+	withClaude(t)
 	inOwnNamespace(t)
 	w := startWorker(t)
 	id := eventful(t)
@@ -346,6 +348,7 @@ func TestDoctorAndSetup(t *testing.T) {
 // keys, and leaves nothing behind.
 func TestDoctorTriesFairness(t *testing.T) {
 	skip.InShort(t, "it starts a server of its own, and waits until that has deleted a workflow")
+	withClaude(t)
 	onSharedHost(t)
 	tried := func(env ...string) string {
 		return runProgram(t, "sojourn", "", env, "doctor", "--fairness").out

@@ -98,7 +98,7 @@ func TestR9Export(t *testing.T) {
 	require.Len(t, head.Transcripts, 1+len(saved.Subagents))
 	var shown, parsed reducer.State
 	require.NoError(t, json.Unmarshal([]byte(read("conversation.json")), &shown))
-	require.NoError(t, json.Unmarshal([]byte(sojourn(t, "parse", "--agent", anyAgent(), filepath.Join(into, "home"))), &parsed))
+	require.NoError(t, json.Unmarshal([]byte(sojourn(t, "parse", "--agent", anyAgent(t), filepath.Join(into, "home"))), &parsed))
 	require.Equal(t, shown.Blocks, parsed.Blocks)
 	require.Equal(t, "kept\n", read("workspace/link"))
 	require.NoFileExists(t, filepath.Join(into, "workspace", "out"), "it leads outside")
@@ -261,7 +261,7 @@ func TestR6Delete(t *testing.T) {
 		return errors.Is(err, session.ErrNotFound)
 	}, patience, tick)
 	require.ErrorIs(t, c.Delete(ctx, h.ID()), session.ErrNotFound)
-	again, err := c.Create(ctx, h.ID(), session.Options{Agent: anyAgent()})
+	again, err := c.Create(ctx, h.ID(), session.Options{Agent: anyAgent(t)})
 	require.NoError(t, err)
 	require.Contains(t, say(t, again, "RECALL").Result.Response, "I saw 0 earlier prompts")
 	require.NoError(t, again.Close(ctx))

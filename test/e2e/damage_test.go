@@ -55,6 +55,7 @@ func fill(t *testing.T, disk string) (ballast string) {
 // ended, the turn fails with the reason, and once there is space the session continues.
 func TestFullDisk(t *testing.T) {
 	skip.InShort(t, "TestR114ArchiveAway has an archive that stores nothing for a while")
+	withClaude(t)
 	inOwnNamespace(t)
 	disk := smallDisk(t, "64m")
 	dir := filepath.Join(disk, "host")
@@ -88,6 +89,7 @@ func TestFullDisk(t *testing.T) {
 // its archive is behind and why, and it catches up once there is space.
 func TestFullStore(t *testing.T) {
 	skip.InShort(t, "TestR114ArchiveAway has an archive that stores nothing for a while")
+	withClaude(t)
 	t.Parallel()
 	disk := smallDisk(t, "64m")
 	rest := newServer(t)
@@ -257,6 +259,7 @@ func TestDamageOfARecord(t *testing.T) {
 // there.
 func TestDamageOfAWorkspace(t *testing.T) {
 	skip.InShort(t, "TestDamageIsVisible damages too")
+	withClaude(t)
 	inOwnNamespace(t)
 	startWorker(t)
 	h := open(t, session.Options{})

@@ -103,6 +103,7 @@ func TestR52UnknownEffect(t *testing.T) {
 // it, each in its conversation.
 func TestUnknownEffectOfASubagent(t *testing.T) {
 	skip.InShort(t, "TestR52UnknownEffect loses a host with calls of the main conversation")
+	withClaude(t)
 	inOwnNamespace(t)
 	first := startKillable(t)
 	var all []*staged

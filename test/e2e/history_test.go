@@ -136,7 +136,7 @@ func TestALongHistoryIsReplayed(t *testing.T) {
 		defer cancel()
 		ctx, turns = long, 1000
 	}
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{Agent: anyAgent(t)})
 	for n := range turns {
 		r, err := h.Send(ctx, session.Message{Text: fmt.Sprintf("SAY turn %d", n)})
 		require.NoError(t, err)

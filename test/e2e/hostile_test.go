@@ -44,6 +44,7 @@ func closeHome(t *testing.T, w *worker, h *session.Handle) {
 // session can still be closed and terminated.
 func TestNothingLeftOfAClosedHome(t *testing.T) {
 	skip.InShort(t, "TestNothingLeft looks for remains too")
+	withClaude(t)
 	inOwnNamespace(t)
 	w := startOrdinaryWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
@@ -64,6 +65,7 @@ func TestNothingLeftOfAClosedHome(t *testing.T) {
 // What is too deep to be archived is named, the rest is restored.
 func TestNothingLeftOfDeepFolders(t *testing.T) {
 	skip.InShort(t, "TestNothingLeft looks for remains too")
+	withClaude(t)
 	inOwnNamespace(t)
 	w := startOrdinaryWorker(t)
 	h := open(t, session.Options{})

@@ -52,6 +52,7 @@ func statusOf(t *testing.T, id string) session.Status {
 // files that it was asked for, closes its session and reports what it cost.
 func TestJobHasATypedResult(t *testing.T) {
 	skip.InShort(t, "TestBatchOutlivesItsWorkers runs jobs, too")
+	withClaude(t)
 	onSharedHost(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		run := startJob(t, `{
@@ -121,6 +122,7 @@ func TestJobOverNexus(t *testing.T) {
 // TestJobFailsByName: why a job failed is the type of its error, and its session is closed.
 func TestJobFailsByName(t *testing.T) {
 	skip.InShort(t, "TestBatchOutlivesItsWorkers runs jobs, too")
+	withClaude(t)
 	onSharedHost(t)
 	for name, c := range map[string]struct{ input, typ string }{
 		"an answer that does not match": {`{"options": {"agent": "codex"}, "prompt": "SAY none", "schema": ` + counted + `, "repairs": 1}`, jobs.TypeMismatch},
@@ -151,7 +153,7 @@ func TestJobOfALongAnswer(t *testing.T) {
 	onSharedHost(t)
 	const size = 3 << 20
 	var out jobs.Result
-	require.NoError(t, startJob(t, fmt.Sprintf(`{"options": {"agent": %q}, "prompt": "BIG %d"}`, anyAgent(), size)).Get(testContext(t), &out))
+	require.NoError(t, startJob(t, fmt.Sprintf(`{"options": {"agent": %q}, "prompt": "BIG %d"}`, anyAgent(t), size)).Get(testContext(t), &out))
 	require.True(t, out.Truncated)
 	require.Greater(t, len(out.Response), jobs.MaxResultBytes/3)
 	conv, err := spaceOf(t).Client.Show(testContext(t), out.SessionID, session.FromArchive)
@@ -163,7 +165,7 @@ func TestJobOfALongAnswer(t *testing.T) {
 	// So is the answer to a message of a schedule.
 	id := uuid.NewString()
 	asked, err := spaceOf(t).Temporal.ExecuteWorkflow(testContext(t), client.StartWorkflowOptions{ID: "asked-" + id, TaskQueue: session.TaskQueue},
-		schedules.MessageType, schedules.Message{SessionID: id, Options: session.Options{Agent: anyAgent()}, Prompt: fmt.Sprintf("BIG %d", size)})
+		schedules.MessageType, schedules.Message{SessionID: id, Options: session.Options{Agent: anyAgent(t)}, Prompt: fmt.Sprintf("BIG %d", size)})
 	require.NoError(t, err)
 	var answer event.QueryResult
 	require.NoError(t, asked.Get(testContext(t), &answer))
@@ -174,6 +176,7 @@ func TestJobOfALongAnswer(t *testing.T) {
 // TestJobIsCancelled: a job that is cancelled, or terminated, leaves no agent at work.
 func TestJobIsCancelled(t *testing.T) {
 	skip.InShort(t, "TestBatchOutlivesItsWorkers runs jobs, too")
+	withClaude(t)
 	onSharedHost(t)
 	for name, end := range map[string]func(client.WorkflowRun) error{
 		"cancelled": func(run client.WorkflowRun) error {

@@ -67,6 +67,7 @@ func TestKillHostBehindATurnsEnd(t *testing.T) {
 // it is closed instead; with the stream deleted too, the message is.
 func TestKillHostBehindTheArchive(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses a host too; this one loses one without a turn")
+	withClaude(t)
 	t.Parallel()
 	for name, c := range map[string]struct{ goesOn, deleted bool }{
 		"goes on":              {goesOn: true},

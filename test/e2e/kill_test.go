@@ -248,6 +248,7 @@ func TestKillWorkerHandsOver(t *testing.T) {
 // the conversation in a new process.
 func TestKillAgent(t *testing.T) {
 	skip.InShort(t, "TestKillAgentInATool kills agents too")
+	withClaude(t)
 	inOwnNamespace(t)
 	k := startKillable(t)
 	t.Run("agent", func(t *testing.T) { killAgents(t, k) })
@@ -308,6 +309,7 @@ func TestKillAgentInATool(t *testing.T) {
 // as if all was well, some with status 0; the turn still fails by name.
 func TestKillAgentThatTidiesUp(t *testing.T) {
 	skip.InShort(t, "TestKillAgentInATool kills agents too")
+	withClaude(t)
 	inOwnNamespace(t)
 	k := startKillable(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) { endInATool(t, k, a, syscall.SIGTERM) })
@@ -630,6 +632,7 @@ func TestKillHostOfATerminated(t *testing.T) {
 // time, and one that prints something is not.
 func TestKillNoProgress(t *testing.T) {
 	skip.InShort(t, "it waits for the end of patience")
+	withClaude(t)
 	inOwnNamespace(t)
 	startWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
@@ -700,7 +703,7 @@ func TestR131DeathIsNoticedBetweenMessages(t *testing.T) {
 	for _, died := range []string{"agent", "runner"} {
 		t.Run(died, func(t *testing.T) {
 			t.Parallel()
-			s := stage(t, k.dir, anyAgent())
+			s := stage(t, k.dir, anyAgent(t))
 			s.goOn()
 			require.NoError(t, answeredWell(testContext(t), t, s.h, s.r).Err())
 			awaitIdle(t, s.h)

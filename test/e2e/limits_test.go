@@ -106,7 +106,7 @@ func TestPriceTable(t *testing.T) {
 func TestLimitOfTurns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	id := strings.TrimSpace(sojourn(t, "new", "--agent", anyAgent(), "--max-turns", "1"))
+	id := strings.TrimSpace(sojourn(t, "new", "--agent", anyAgent(t), "--max-turns", "1"))
 	h, err := spaceOf(t).Client.Get(ctx, id)
 	require.NoError(t, err)
 	require.NoError(t, say(t, h, "SAY the only one").Err())

@@ -41,6 +41,7 @@ const sessionMemory = 64 << 20
 // the runner may have any of it whole in memory.
 func TestMemoryIsBounded(t *testing.T) {
 	skip.InShort(t, "it says hundreds of megabytes")
+	withClaude(t)
 	inOwnNamespace(t)
 	// Without the race detector, which multiplies the memory.
 	w := startWorker(t, "SOJOURN_WORKER_BIN="+filepath.Join(shared.Bin, "sojourn-worker"))

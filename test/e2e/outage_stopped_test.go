@@ -134,6 +134,7 @@ func outage(away []service) time.Duration {
 // starts them again. The turns end as without an outage.
 func TestOutage(t *testing.T) {
 	skip.InShort(t, "servers are away for half a minute")
+	withClaude(t)
 	t.Parallel()
 	for name, away := range map[string][]service{
 		"NATS": {theNATS}, "S3": {theS3}, "Temporal": {theTemporal}, "all": {theTemporal, theNATS, theS3},

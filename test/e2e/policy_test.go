@@ -126,6 +126,7 @@ func decisions(t *testing.T, h *session.Handle) (out []string) {
 // without a new agent; the conversation has whose answer it was.
 func TestASessionsOwnRules(t *testing.T) {
 	skip.InShort(t, "TestPermissionRules has a profile's")
+	withClaude(t)
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
@@ -321,6 +322,7 @@ const manySessions = 16
 // configuration.
 func TestManySessionsOnOneHost(t *testing.T) {
 	skip.InShort(t, "TestTwoSessionsDoNotMix has two")
+	withClaude(t)
 	inOwnNamespace(t)
 	w := startWorker(t)
 	type one struct {

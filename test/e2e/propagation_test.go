@@ -59,6 +59,7 @@ func childStates() map[string]childState {
 // request of theirs is open.
 func TestPropagation(t *testing.T) {
 	skip.InShort(t, "in every state; TestR41AbortPropagation and TestR42ClosePropagation have a call in a tool")
+	withClaude(t)
 	inOwnNamespace(t)
 	w := startWorker(t)
 	for way, end := range map[string]func(context.Context, *testing.T, *session.Handle){

@@ -65,6 +65,7 @@ func TestScheduleWhileNoWorkerRan(t *testing.T) {
 // time once, and done when a worker runs. What is later than the schedule allows is left out.
 func TestScheduleCatchesUp(t *testing.T) {
 	skip.InShort(t, "TestScheduleWhileNoWorkerRan has what was due while no worker ran")
+	withClaude(t)
 	t.Parallel()
 	s := newServer(t)
 	w := &world{temporal: s, nats: s, s3: s}

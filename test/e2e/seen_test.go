@@ -57,6 +57,7 @@ func interruptedAtGate(ctx context.Context, t *testing.T, h *session.Handle, r s
 // conversation, and what comes behind it is, too.
 func TestInterruptBeforeTheAgentReacts(t *testing.T) {
 	skip.InShort(t, "TestEveryAgentIsInterrupted interrupts a turn that has begun")
+	withClaude(t)
 	inOwnNamespace(t)
 	store := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(store, "slow"), 0o700))

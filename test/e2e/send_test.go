@@ -120,6 +120,7 @@ func TestSendStoppedBeforeAWorkerAnswered(t *testing.T) {
 // child, each with its id.
 func TestStoppedBeforeAWorkerAnswered(t *testing.T) {
 	skip.InShort(t, "TestSendStoppedBeforeAWorkerAnswered is the same for a message")
+	withClaude(t)
 	inOwnNamespace(t)
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
 	const task = "SAY said by the child"

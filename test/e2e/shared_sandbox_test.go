@@ -51,7 +51,7 @@ func TestR40RunnerInheritance(t *testing.T) {
 	require.Contains(t, shown(t, parent, inParents("TOOL bash: cat parents.txt; echo of the child > childs.txt; touch ~/mine THEN SAY done")), "of the parent")
 	other := inParents("TOOL bash: cat childs.txt; ls ~ THEN SAY done")
 	other.Options.Agent = "codex"
-	if anyAgent() == other.Options.Agent {
+	if anyAgent(t) == other.Options.Agent {
 		other.Options.Agent = "claude"
 	}
 	seen := shown(t, parent, other)
@@ -129,7 +129,7 @@ func TestSharedSandboxIsNotIdle(t *testing.T) {
 // middle of its turn.
 func TestAnAgentSharesItsSandbox(t *testing.T) {
 	onSharedHost(t)
-	name := anyAgent()
+	name := anyAgent(t)
 	parent := open(t, session.Options{Agent: name, Spawn: true})
 	require.NoError(t, say(t, parent, "TOOL bash: echo of the parent > parents.txt THEN SAY written").Err())
 	spawned := oneAgent(t, useTool(t, parent, name, agenttools.SpawnAgent,
@@ -145,7 +145,7 @@ func TestAnAgentSharesItsSandbox(t *testing.T) {
 func TestSharedSandboxIsRefused(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	_, err := spaceOf(t).Client.Create(ctx, "", session.Options{Agent: anyAgent(), Sandbox: session.SandboxParent})
+	_, err := spaceOf(t).Client.Create(ctx, "", session.Options{Agent: anyAgent(t), Sandbox: session.SandboxParent})
 	require.ErrorContains(t, err, `sandbox: is "parent", and the session has no parent; want "own"`)
 	parent := open(t, session.Options{})
 	_, err = parent.Spawn(ctx, session.SpawnRequest{Options: session.Options{Sandbox: "theirs"}, Message: session.Message{Text: "SAY no"}})
@@ -159,6 +159,7 @@ func TestSharedSandboxIsRefused(t *testing.T) {
 // with their host. Both continue in the parent's next sandbox.
 func TestKillHostOfASharedSandbox(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses hosts too")
+	withClaude(t)
 	inOwnNamespace(t)
 	ctx := testContext(t)
 	k := startKillable(t)

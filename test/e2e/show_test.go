@@ -70,6 +70,7 @@ func TestCostInLists(t *testing.T) {
 // terminal and as JSON, live and from the archive.
 func TestShowTree(t *testing.T) {
 	skip.InShort(t, "TestTreeIsGrafted has the rule")
+	withClaude(t)
 	onSharedHost(t)
 	parent := open(t, session.Options{Agent: "claude"})
 	require.NoError(t, say(t, parent, "SAY the parent's words").Err())

@@ -144,7 +144,7 @@ func TestParentsByHand(t *testing.T) {
 	a, b := uuid.NewString(), uuid.NewString()
 	start := func(id, parent string) client.WorkflowRun {
 		run, err := spaceOf(t).Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: session.TaskQueue}, session.WorkflowType, session.Input{
-			SessionID: id, Version: session.StateVersion, Options: session.Options{Agent: anyAgent()}, CreatedAt: time.Now(),
+			SessionID: id, Version: session.StateVersion, Options: session.Options{Agent: anyAgent(t)}, CreatedAt: time.Now(),
 			Parent: &session.Parent{SessionID: parent, Root: parent, Depth: 1, ToolUseID: "t"},
 			First:  &session.Message{ID: "m1", Text: "SAY hello"},
 		})
@@ -346,7 +346,7 @@ func TestR35ParallelSpawns(t *testing.T) {
 func TestR38StateIsolation(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{Agent: anyAgent(),
+	parent := open(t, session.Options{Agent: anyAgent(t),
 		Title: "the parent's", Tags: []string{"parents"}, Metadata: map[string]json.RawMessage{"secret": json.RawMessage(`"parents"`)},
 	})
 	require.NoError(t, say(t, parent, "TOOL write: parents.txt :: the parent's words THEN SAY remember the word tamarind").Err())
@@ -395,20 +395,20 @@ func TestR38StateIsolation(t *testing.T) {
 func TestR33ThreeInputForms(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t, "SOJOURN_PROFILES="+writeProfile(t), "E2E_PLANTED=x")
-	parent := open(t, session.Options{Agent: anyAgent()})
+	parent := open(t, session.Options{Agent: anyAgent(t)})
 	const profile, inline, profilesModel = "the walrus of instructions", "the otter of this session", `"model":"claude-opus-4-5"`
 	for _, form := range []struct {
 		name         string
 		options      session.Options
 		told, untold []string
 	}{
-		{"profile", session.Options{Agent: anyAgent(), Profile: "full"}, []string{profile, profilesModel}, []string{inline}},
+		{"profile", session.Options{Agent: anyAgent(t), Profile: "full"}, []string{profile, profilesModel}, []string{inline}},
 		{
-			"configuration", session.Options{Agent: anyAgent(), Model: "claude-haiku-4-5", SystemPrompt: "Mention " + inline},
+			"configuration", session.Options{Agent: anyAgent(t), Model: "claude-haiku-4-5", SystemPrompt: "Mention " + inline},
 			[]string{inline, `"model":"claude-haiku-4-5"`}, []string{profile},
 		},
 		{
-			"profile with overrides", session.Options{Agent: anyAgent(), Profile: "full", Model: "claude-haiku-4-5", SystemPrompt: "Mention " + inline},
+			"profile with overrides", session.Options{Agent: anyAgent(t), Profile: "full", Model: "claude-haiku-4-5", SystemPrompt: "Mention " + inline},
 			[]string{profile, inline, `"model":"claude-haiku-4-5"`}, []string{profilesModel},
 		},
 	} {
@@ -436,7 +436,7 @@ func TestR33ThreeInputForms(t *testing.T) {
 func TestR36SpawnOptions(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{Agent: anyAgent(), Model: "claude-opus-4-5", MaxTicks: 7})
+	parent := open(t, session.Options{Agent: anyAgent(t), Model: "claude-opus-4-5", MaxTicks: 7})
 	spawned := func(o session.Options, label string) session.Inspection {
 		req := session.SpawnRequest{ID: uuid.NewString(), Options: o, Message: session.Message{Text: "TOOL bash: echo one THEN SAY two"}, Description: label}
 		x, err := parent.SpawnExecution(ctx, req)
@@ -455,14 +455,14 @@ func TestR36SpawnOptions(t *testing.T) {
 		return i
 	}
 	inherited := spawned(session.Options{}, "")
-	require.Equal(t, anyAgent(), inherited.Agent)
+	require.Equal(t, anyAgent(t), inherited.Agent)
 	require.Equal(t, "claude-opus-4-5", inherited.Options.Model)
 	require.Equal(t, 7, inherited.Options.MaxTicks)
 	replaced := spawned(session.Options{Model: "claude-haiku-4-5", MaxTicks: 1}, "the label")
 	require.Equal(t, "claude-haiku-4-5", replaced.Options.Model)
 	require.Equal(t, 1, replaced.Options.MaxTicks)
 	other := "codex"
-	if anyAgent() == other {
+	if anyAgent(t) == other {
 		other = "claude"
 	}
 	replaced = spawned(session.Options{Agent: other}, "")

@@ -40,6 +40,7 @@ func inList(t *testing.T, id string) session.Summary {
 // counted, and the next call is not refused as too early.
 func TestTheAnswerIsNotAheadOfTheState(t *testing.T) {
 	skip.InShort(t, "TestWaitReturnsWhenTheSessionIsIdle is the same through the client")
+	withClaude(t)
 	onSharedHost(t)
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
 	for i := 1; i <= 10; i++ {

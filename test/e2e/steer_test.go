@@ -154,6 +154,7 @@ func TestR24Steering(t *testing.T) {
 // answered too, in another turn.
 func TestSteeringIntoTheLastAnswer(t *testing.T) {
 	skip.InShort(t, "TestR24Steering steers every agent")
+	withClaude(t)
 	inOwnNamespace(t)
 	startWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
@@ -182,6 +183,7 @@ func TestSteeringIntoTheLastAnswer(t *testing.T) {
 // was sent but had not taken up runs next.
 func TestSteeredAndInterrupted(t *testing.T) {
 	skip.InShort(t, "with every agent")
+	withClaude(t)
 	inOwnNamespace(t)
 	w := startWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
@@ -203,6 +205,7 @@ func TestSteeredAndInterrupted(t *testing.T) {
 // lost nor run twice.
 func TestKillSteered(t *testing.T) {
 	skip.InShort(t, "TestR24Steering steers, and TestKillWorkerInATurn, TestKillAgentInATool and TestKillRunner kill each part")
+	withClaude(t)
 	inOwnNamespace(t)
 	k := startKillable(t)
 	for _, part := range []string{"worker", "agent", "runner"} {

@@ -31,6 +31,7 @@ const (
 // lost. A test of the workflow alone has ten times as many.
 func TestStorm(t *testing.T) {
 	skip.InShort(t, "the same is done to the workflow alone")
+	withClaude(t)
 	inOwnNamespace(t)
 	startWorker(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)

@@ -63,6 +63,7 @@ func TestR31ExecutionAndTicks(t *testing.T) {
 // its turn. The resumed agent may make one with the answer in any case.
 func TestMaxTicksCountsOverParkings(t *testing.T) {
 	skip.InShort(t, "TestR31ExecutionAndTicks has maxTicks, TestR21AnsweredAfterWeeks a parking")
+	withClaude(t)
 	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{Agent: "claude", Permission: adapters.PermissionAsk, Park: 1000, MaxTicks: 2})

@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"os"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,7 +24,7 @@ func testContext(t *testing.T) context.Context {
 func open(t *testing.T, o session.Options) *session.Handle {
 	t.Helper()
 	if o.Agent == "" {
-		o.Agent = anyAgent()
+		o.Agent = anyAgent(t)
 	}
 	h, err := spaceOf(t).Client.Create(testContext(t), "", o)
 	require.NoError(t, err)
@@ -30,13 +32,22 @@ func open(t *testing.T, o session.Options) *session.Handle {
 }
 
 // anyAgent names an agent for tests in which it doesn't matter: Codex, whose program
-// starts in a third of the processor time, and with SOJOURN_LONG set Claude Code.
-func anyAgent() string {
-	if os.Getenv("SOJOURN_LONG") != "" {
+// starts in a third of the processor time. With SOJOURN_LONG set, and in a test that says
+// so, it is Claude Code.
+func anyAgent(t *testing.T) string {
+	test, _, _ := strings.Cut(t.Name(), "/")
+	if _, told := claudes.Load(test); told || os.Getenv("SOJOURN_LONG") != "" {
 		return "claude"
 	}
 	return "codex"
 }
+
+// claudes are the names of tests whose sessions have Claude Code.
+var claudes sync.Map
+
+// withClaude gives the test's sessions Claude Code where they name no agent: its files,
+// its pace, or not yet seen with another one.
+func withClaude(t *testing.T) { claudes.Store(t.Name(), true) }
 
 // say sends a message and waits for its result.
 func say(t *testing.T, h *session.Handle, text string) session.Result {

@@ -18,6 +18,7 @@ import (
 // as its child and gets a typed result.
 func TestTypeScriptWorkflowStartsAJob(t *testing.T) {
 	skip.InShort(t, "TestJobHasATypedResult starts jobs as JSON, too")
+	withClaude(t)
 	onSharedHost(t)
 	example := filepath.Join("..", "..", "examples", "typescript")
 	if _, err := os.Stat(filepath.Join(example, "lib", "main.js")); err != nil {

@@ -51,6 +51,7 @@ func TestUpgradeOfAPinnedSession(t *testing.T) { upgradeInATurn(t, "pinned", "b1
 // TestUpgradeInATurn: a session that upgrades by itself moves in the middle of a turn.
 func TestUpgradeInATurn(t *testing.T) {
 	skip.InShort(t, "a pinned session moves too, between its turns")
+	withClaude(t)
 	upgradeInATurn(t, "auto-upgrade", "b2")
 }
 

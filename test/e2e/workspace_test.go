@@ -129,6 +129,7 @@ func TestWorkspaceComesBack(t *testing.T) {
 // one, byte for byte, with links and folders.
 func TestWorkspaceAfterHostLoss(t *testing.T) {
 	skip.InShort(t, "TestWorkspaceComesBack has the files on another host, TestKillHost loses one")
+	withClaude(t)
 	inOwnNamespace(t)
 	lost := startWorker(t)
 	h := open(t, session.Options{})
