@@ -35,6 +35,9 @@
 // reports whether the id went to a former agent process; to send the same data
 // again, choose a new id.
 //
+// An agent and what it starts have the nice value 10, so that workers and servers on the
+// same machine answer in time however busy the agents are.
+//
 // An agent outlives its clients, but not for ever: it ends when its control
 // folder is removed or moved, when a lease that was armed runs out
 // ([Conn.Lease]), and after [StartSpec.IdleLease] without any request.

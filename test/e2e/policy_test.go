@@ -332,7 +332,7 @@ func TestManySessionsOnOneHost(t *testing.T) {
 	}
 	var all []one
 	for i := range manySessions {
-		o := one{h: open(t, session.Options{Agent: "claude"}), words: fmt.Sprintf("words of %d, %s", i, uuid.NewString())}
+		o := one{h: open(t, session.Options{}), words: fmt.Sprintf("words of %d, %s", i, uuid.NewString())}
 		var err error
 		o.r, err = o.h.Send(testContext(t), session.Message{Text: "SAY " + o.words})
 		require.NoError(t, err)

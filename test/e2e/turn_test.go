@@ -32,11 +32,11 @@ func open(t *testing.T, o session.Options) *session.Handle {
 }
 
 // anyAgent names an agent for tests in which it doesn't matter: Codex, whose program
-// starts in a third of the processor time. With SOJOURN_LONG set, and in a test that says
-// so, it is Claude Code.
+// starts in a third of the processor time. With SOJOURN_LONG set, and after withClaude, it
+// is Claude Code.
 func anyAgent(t *testing.T) string {
 	test, _, _ := strings.Cut(t.Name(), "/")
-	if _, told := claudes.Load(test); told || os.Getenv("SOJOURN_LONG") != "" {
+	if _, marked := claudes.Load(test); marked || os.Getenv("SOJOURN_LONG") != "" {
 		return "claude"
 	}
 	return "codex"
@@ -45,8 +45,8 @@ func anyAgent(t *testing.T) string {
 // claudes are the names of tests whose sessions have Claude Code.
 var claudes sync.Map
 
-// withClaude gives the test's sessions Claude Code where they name no agent: its files,
-// its pace, or not yet seen with another one.
+// withClaude is for a test that needs Claude Code's files or pace, or has not been run
+// with another agent: its sessions that name no agent have Claude Code.
 func withClaude(t *testing.T) { claudes.Store(t.Name(), true) }
 
 // say sends a message and waits for its result.
