@@ -24,9 +24,11 @@ func (r *Rig) merged(sources []adapters.Source, entries []store.ServerEntry) (re
 // entries are what Sojourn's own transcript holds of the session.
 func (r *Rig) entries() []store.ServerEntry {
 	server := loss.NewServerBlocks("")
-	for _, ev := range r.Events() {
+	r.mu.Lock()
+	for _, ev := range r.events {
 		server.Add(ev)
 	}
+	r.mu.Unlock()
 	return ServerEntries(server)
 }
 

@@ -52,6 +52,10 @@ type Rig struct {
 
 	t     *testing.T
 	agent Agent
+	// before is what the session had when the scenario that is played began.
+	before before
+	// given are the workspace's files that the profile put there.
+	given map[string]bool
 	// patience bounds its waits.
 	patience time.Duration
 	options  Options
@@ -173,6 +177,10 @@ func (r *Rig) furnish() {
 		files = r.agent.Files(r.Launch, files)
 	}
 	require.NoError(r.t, r.place.write(r.t.Context(), files))
+	r.given = map[string]bool{}
+	for _, f := range files {
+		r.given[f.Path] = f.Base == adapters.InWorkspace
+	}
 }
 
 // Workspace returns the sandbox's workspace.

@@ -244,11 +244,11 @@ func (r *Rig) Live() reducer.State {
 	return r.fold.State()
 }
 
-// Events returns all events so far.
+// Events returns all events since the scenario began.
 func (r *Rig) Events() []event.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.events)
+	return slices.Clone(r.events[r.before.events:])
 }
 
 // Restored returns the conversation of the transcripts in the agent's home.
@@ -264,15 +264,20 @@ func (r *Rig) Said() string {
 	return ""
 }
 
-// Blocks returns the main conversation's blocks of one type.
+// Blocks returns the main conversation's blocks of one type since the scenario began.
 func (r *Rig) Blocks(t event.BlockType) []event.Block {
 	var out []event.Block
 	for _, b := range r.Live().Blocks {
-		if b.Type == t {
+		if b.Type == t && !r.before.ids[b.ID] {
 			out = append(out, b)
 		}
 	}
 	return out
+}
+
+// Subagents returns the subagents of a conversation since the scenario began.
+func (r *Rig) Subagents(of reducer.State) []reducer.Subagent {
+	return slices.DeleteFunc(slices.Clone(of.Subagents), func(s reducer.Subagent) bool { return r.before.ids[s.ToolUseID] })
 }
 
 // Heard reports whether one of the last requests to the model contained the words.

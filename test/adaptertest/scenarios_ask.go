@@ -68,7 +68,7 @@ func (r *Rig) playAllow() {
 func (r *Rig) deny() {
 	r.t.Helper()
 	asked := r.asked("TOOL bash: touch denied THEN SAY so it was denied")
-	r.Answer(asked, false, "the operator said not-on-my-watch", nil)
+	r.Answer(asked, false, "the operator said not-on-my-watch, "+r.secret(), nil)
 	require.Equal(r.t, "deny", r.resolved(asked.RequestID).Decision)
 	r.AwaitIdle()
 	require.False(r.t, r.exists("denied"))
@@ -86,7 +86,7 @@ func (r *Rig) playDeny() {
 // playDenyHeard: the agent gets a denial as text and continues its turn.
 func (r *Rig) playDenyHeard() {
 	r.deny()
-	require.True(r.t, r.Heard("not-on-my-watch"), "the model did not hear why\n%s", r.tail())
+	require.True(r.t, r.Heard("not-on-my-watch, "+r.secret()), "the model did not hear why\n%s", r.tail())
 	require.Contains(r.t, r.Said(), "so it was denied")
 }
 

@@ -21,6 +21,9 @@ func (r *Rig) ok(text string) {
 	}
 }
 
+// secret is a word that no other scenario of the session has.
+func (r *Rig) secret() string { return "remember-" + r.before.scenario }
+
 // recalls checks that the agent remembers earlier prompts.
 func (r *Rig) recalls(words ...string) {
 	r.t.Helper()
@@ -60,30 +63,30 @@ func (r *Rig) playWarm() {
 }
 
 func (r *Rig) playSecondProcess() {
-	r.ok("SAY remember-the-first")
+	r.ok("SAY " + r.secret())
 	first := r.Launch.NativeID
 	r.Restart()
 	require.True(r.t, r.Launch.Resume, "a session in the home is not resumed")
-	r.recalls("remember-the-first")
+	r.recalls(r.secret())
 	r.Restart()
 	if first != "" {
 		require.Equal(r.t, first, r.Launch.NativeID)
 	}
-	r.recalls("remember-the-first", "RECALL")
+	r.recalls(r.secret(), "RECALL")
 }
 
 func (r *Rig) playOtherHost() {
-	r.ok("SAY remember-the-first")
+	r.ok("SAY " + r.secret())
 	r.ok("TOOL bash: echo before > kept.txt THEN SAY moved")
 	r.Parity()
 	r.Move()
 	require.True(r.t, r.Launch.Resume, "a session in the home is not resumed")
-	r.recalls("remember-the-first")
+	r.recalls(r.secret())
 	r.ok("TOOL bash: cat kept.txt")
 	require.Contains(r.t, r.Said(), "before")
 	r.Parity()
 	r.Move()
-	r.recalls("remember-the-first", "cat kept.txt")
+	r.recalls(r.secret(), "cat kept.txt")
 }
 
 // playUnspoken starts a session in a home in which an earlier process got no prompt.
@@ -93,21 +96,21 @@ func (r *Rig) playUnspoken() {
 	r.mu.Unlock()
 	r.until("the records of the opening", func() bool { return r.next >= opening })
 	r.Restart()
-	r.ok("SAY remember-the-first")
+	r.ok("SAY " + r.secret())
 	r.Restart()
-	r.recalls("remember-the-first")
+	r.recalls(r.secret())
 }
 
 // playYoung restores a session right after its start: some agents name their files by
 // the minute.
 func (r *Rig) playYoung() {
 	born := time.Now()
-	r.ok("SAY remember-the-first")
+	r.ok("SAY " + r.secret())
 	r.Move()
 	r.t.Logf("restored %v after its start", time.Since(born).Round(10*time.Millisecond))
-	r.recalls("remember-the-first")
+	r.recalls(r.secret())
 	r.Restart()
-	r.recalls("remember-the-first", "RECALL")
+	r.recalls(r.secret(), "RECALL")
 }
 
 // lastResult returns the last tool_result of the main conversation.

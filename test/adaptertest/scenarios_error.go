@@ -220,13 +220,13 @@ func (r *Rig) idleSeen() bool {
 }
 
 func (r *Rig) playUnknown() {
-	r.ok("SAY remember-the-first")
+	r.ok("SAY " + r.secret())
 	r.ok("THINK about it THEN TWO THEN SAY both")
 	if r.agent.Adapter.Info().Capabilities.Subagents {
 		r.ok("SUBAGENT SAY sub is done THEN SAY outer")
 	}
 	r.Restart()
-	r.recalls("remember-the-first")
+	r.recalls(r.secret())
 	natives := 0
 	for _, e := range r.Events() {
 		if n, ok := e.Payload.(event.Native); ok && strings.Contains(n.Kind+string(n.Raw)+n.Line, "unheard") {

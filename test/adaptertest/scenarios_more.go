@@ -15,9 +15,9 @@ import (
 func (r *Rig) playSubagentTools() {
 	r.ok("SUBAGENT TWO ANDTHEN TOOL bash: exit 4 ANDTHEN SAY sub is done THEN TWO THEN SAY outer is done")
 	require.Contains(r.t, r.Said(), "outer is done")
-	require.Len(r.t, r.Live().Subagents, 1)
+	require.Len(r.t, r.Subagents(r.Live()), 1)
 	r.ok("SUBAGENT SAY another is done THEN SAY outer is done again")
-	require.Len(r.t, r.Live().Subagents, 2)
+	require.Len(r.t, r.Subagents(r.Live()), 2)
 	r.Parity()
 	r.WithSide()
 	r.Move()
@@ -29,14 +29,14 @@ func (r *Rig) playSubagentNested() {
 	require.Contains(r.t, r.Said(), "outer is done")
 	r.Parity()
 	restored, _ := r.Restored()
-	require.Len(r.t, restored.Subagents, 2)
+	require.Len(r.t, r.Subagents(restored), 2)
 	r.WithSide()
 }
 
 func (r *Rig) playSubagentBackground() {
 	r.ok("SUBAGENTBG TOOL bash: echo behind ANDTHEN SAY sub is done THEN WAITAGENT THEN SAY outer is done")
 	require.Contains(r.t, r.Said(), "outer is done", "the turn ended while a subagent was at work\n%s", r.tail())
-	require.Equal(r.t, event.ExecutionSuccess, r.Live().Subagents[0].Status)
+	require.Equal(r.t, event.ExecutionSuccess, r.Subagents(r.Live())[0].Status)
 	r.Parity()
 	r.WithSide()
 }
@@ -60,14 +60,14 @@ func (r *Rig) playKillStream() {
 	r.atGate("never")
 	r.AwaitDelta("half")
 	r.killed()
-	r.recalls("remember-the-first")
+	r.recalls(r.secret())
 }
 
 // remembers runs a turn and waits until it is written. An agent writes some time after
 // its last record, and what a kill prevents it from writing is marked as lost.
 func (r *Rig) remembers() {
 	r.t.Helper()
-	r.ok("SAY remember-the-first")
+	r.ok("SAY " + r.secret())
 	r.Parity()
 }
 
@@ -91,7 +91,7 @@ func (r *Rig) playKillTool() {
 	r.Send(endless)
 	r.begun(inMain)
 	r.killed()
-	r.recalls("remember-the-first")
+	r.recalls(r.secret())
 }
 
 func (r *Rig) playKillSubagent() {
@@ -102,7 +102,7 @@ func (r *Rig) playKillSubagent() {
 	for _, sub := range r.Live().Subagents {
 		require.NotEqual(r.t, event.ExecutionRunning, sub.Status)
 	}
-	r.recalls("remember-the-first")
+	r.recalls(r.secret())
 }
 
 // playKillHost loses the agent and its host during a tool.
@@ -113,7 +113,7 @@ func (r *Rig) playKillHost() {
 	r.Kill()
 	r.Move()
 	r.ok("SAY well again")
-	r.recalls("remember-the-first")
+	r.recalls(r.secret())
 }
 
 // playSteer sends a message while a tool is running.
@@ -122,7 +122,7 @@ func (r *Rig) playSteer() {
 	r.AwaitFile("begun")
 	id := r.Prompt(adapters.Prompt{Text: "SAY steered", Steer: true})
 	r.until("the message on its way", func() bool {
-		return slices.ContainsFunc(r.parts[0].written, func(m adapters.Message) bool { return m.ID == "prompt-"+id })
+		return slices.ContainsFunc(r.parts[len(r.parts)-1].written, func(m adapters.Message) bool { return m.ID == "prompt-"+id })
 	})
 	require.NoError(r.t, os.WriteFile(filepath.Join(r.Workspace(), "go"), nil, 0o600))
 	what := r.Await("what became of the message", func(e event.Event) bool {
@@ -185,7 +185,7 @@ func (r *Rig) playImage() {
 }
 
 func (r *Rig) playCompact() {
-	r.ok("SAY remember-the-first")
+	r.ok("SAY " + r.secret())
 	r.ok("TOOL bash: echo two")
 	r.ok(r.agent.Compact)
 	r.ok("SAY three")

@@ -60,17 +60,18 @@ const endless = "TOOL bash: sleep 3000 & sleep 3001 & touch begun; sleep 3002"
 func (r *Rig) playSubagent() {
 	r.ok("SUBAGENT TOOL bash: echo in-the-subagent ANDTHEN SAY sub is done THEN SAY outer is done")
 	require.Contains(r.t, r.Said(), "outer is done")
-	live := r.Live()
-	require.Len(r.t, live.Subagents, 1, "%s", r.tail())
-	sub := live.Subagents[0]
+	live := r.Subagents(r.Live())
+	require.Len(r.t, live, 1, "%s", r.tail())
+	sub := live[0]
 	require.Equal(r.t, event.ExecutionSuccess, sub.Status)
 	if r.agent.Adapter.Info().Capabilities.LiveSubagents {
 		requireThread(r, sub)
 	}
 	r.Parity()
-	restored, _ := r.Restored()
-	require.Len(r.t, restored.Subagents, 1)
-	requireThread(r, restored.Subagents[0])
+	state, _ := r.Restored()
+	restored := r.Subagents(state)
+	require.Len(r.t, restored, 1)
+	requireThread(r, restored[0])
 	r.betweenSpawnAndEnd(sub.ToolUseID)
 	r.WithSide()
 }

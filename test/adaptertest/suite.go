@@ -3,6 +3,7 @@ package adaptertest
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,10 @@ import (
 // scenario is one course of a session.
 type scenario struct {
 	name string
+	// session is the name of a session in which several scenarios with the same options
+	// are played, one after another: some programs take seconds of a processor to start.
+	// Default: the scenario has a session of its own.
+	session string
 	// needs is the capability that it needs. Default: none.
 	needs   ability
 	options Options
@@ -23,14 +28,20 @@ type scenario struct {
 	fresh bool
 }
 
-// Run runs the suite, one subtest per scenario, below a subtest with the agent's name.
+// Run runs the suite, one subtest per scenario, below a subtest with the agent's name, and
+// one with the name of the common session if they have one.
 func Run(t *testing.T, a Agent) {
 	t.Parallel()
 	known := map[string]bool{}
 	t.Run(a.name(), func(t *testing.T) {
 		for _, s := range scenarios() {
 			known[s.name] = true
-			t.Run(s.name, func(t *testing.T) { s.run(t, a) })
+			if s.session == "" {
+				t.Run(s.name, func(t *testing.T) { s.run(t, a) })
+			}
+		}
+		for _, name := range []string{inTurns, inAsked, inRestarts} {
+			t.Run(name, func(t *testing.T) { together(t, a, name) })
 		}
 	})
 	for name := range a.Missing {
@@ -60,25 +71,69 @@ func everything() bool {
 	return f == nil || f.Value.String() == ""
 }
 
+// run plays a scenario in a session of its own.
 func (s scenario) run(t *testing.T, a Agent) {
 	t.Parallel()
-	if why := s.lacks(t, a); why != "" {
-		skip.NotApplicable(t, fmt.Sprintf("%s lacks %s: %s", a.name(), s.name, why))
-	}
-	if a.Shared && s.name != "tool-parallel" {
-		skip.InShort(t, "of the scenarios of conformance, one: another suite has the program")
-	}
-	if !s.fresh {
-		skip.InShort(t, "of the scenarios of conformance, the handful of TestParityFresh")
-	}
+	s.skipped(t, a)
 	r := New(t, a, s.options)
 	if s.before != nil {
 		s.before(r)
 	}
 	r.Start()
+	r.begin(s.name)
 	s.play(r)
 	if !t.Failed() {
 		r.Finish()
+	}
+}
+
+// together plays the scenarios of a common session, each as a subtest, to the first that
+// fails.
+func together(t *testing.T, a Agent, session string) {
+	t.Parallel()
+	all := slices.DeleteFunc(scenarios(), func(s scenario) bool { return s.session != session })
+	var r *Rig
+	if i := slices.IndexFunc(all, func(s scenario) bool { return s.plays(t, a) }); i >= 0 {
+		r = New(t, a, all[i].options)
+		r.Start()
+	}
+	for _, s := range all {
+		t.Run(s.name, func(t *testing.T) {
+			s.skipped(t, a)
+			r.within(t, func() {
+				r.begin(s.name)
+				s.play(r)
+				r.Parity()
+			})
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	if r != nil {
+		r.Finish()
+	}
+}
+
+// plays reports whether skipped would not skip.
+func (s scenario) plays(t *testing.T, a Agent) bool {
+	return s.lacks(t, a) == "" && (!testing.Short() || s.fresh && !s.elsewhere(a))
+}
+
+// elsewhere reports whether a short run leaves the scenario to another adapter's suite.
+func (s scenario) elsewhere(a Agent) bool { return a.Shared && s.name != "tool-parallel" }
+
+// skipped skips the test of a scenario that the agent can't play, or that a short run
+// leaves out.
+func (s scenario) skipped(t *testing.T, a Agent) {
+	if why := s.lacks(t, a); why != "" {
+		skip.NotApplicable(t, fmt.Sprintf("%s lacks %s: %s", a.name(), s.name, why))
+	}
+	if s.elsewhere(a) {
+		skip.InShort(t, "of the scenarios of conformance, one: another suite has the program")
+	}
+	if !s.fresh {
+		skip.InShort(t, "of the scenarios of conformance, the handful of TestParityFresh")
 	}
 }
 
@@ -109,10 +164,13 @@ func (s scenario) proves() bool {
 
 // sub runs a part of a scenario as a subtest.
 func (r *Rig) sub(name string, play func()) {
+	r.t.Run(name, func(t *testing.T) { r.within(t, play) })
+}
+
+// within runs a function with another test as the rig's.
+func (r *Rig) within(t *testing.T, play func()) {
 	whole := r.t
 	defer func() { r.t = whole }()
-	whole.Run(name, func(t *testing.T) {
-		r.t = t
-		play()
-	})
+	r.t = t
+	play()
 }

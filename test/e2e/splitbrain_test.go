@@ -140,7 +140,7 @@ func runSplits(t *testing.T, variants []split, runs int, table *tabwriter.Writer
 		v.comeBack(t)
 	}
 	woken := beats.count(t)
-	beats.await(t, victims, func(b harness.Beat, n int) bool { return n > woken[b.Session]+200 })
+	beats.await(t, victims, func(b harness.Beat, n int) bool { return n > woken[b.Session]+40 })
 	phase("all that was lost has come back")
 	beats.end(t)
 	each(victims, func(v *victim) { v.finish(ctx, t) })

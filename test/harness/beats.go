@@ -30,8 +30,9 @@ type Beat struct {
 	At time.Duration
 }
 
-// BeatEvery is the interval at which a tool writes a beat.
-const BeatEvery = 10 * time.Millisecond
+// BeatEvery is the interval at which a tool writes a beat. Twenty tools with a fifth of it
+// took a slow machine's processors, and healthy hosts lost their leases.
+const BeatEvery = 50 * time.Millisecond
 
 // WriteBeats is the tool whose lifetime is verified. It appends a start, a beat every
 // [BeatEvery], and an end to a file that all tools write to, until a file with that
