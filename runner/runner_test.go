@@ -8,9 +8,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -190,6 +192,57 @@ func TestWorkerDeathLeavesTheAgentRunning(t *testing.T) {
 			require.Equal(t, "line 19999", d.Record.Line)
 		}
 	}
+}
+
+// A worker that does not read, since it was stopped or is slow, is waited for without taking
+// processor time.
+func TestAttachWaitsForItsReader(t *testing.T) {
+	t.Parallel()
+	b := setup(t, runner.IsolationAuto)
+	b.mustStart()
+	client := exec.Command(b.program, "attach", "--socket", b.spec.Socket, "--epoch", "1", "--from", "0")
+	stdin, err := client.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := client.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, client.Start())
+	t.Cleanup(func() { _ = client.Process.Kill(); _ = client.Wait() })
+	_, err = stdin.Write([]byte(token + "\n"))
+	require.NoError(t, err)
+	_, err = stdout.Read(make([]byte, 1))
+	require.NoError(t, err)
+	c := b.dial()
+	r := read(t, c, say(t, c, "m1", "flood 20000").Next)
+	for !strings.HasSuffix(r.until(event.DirOut, "line ").Record.Line, " 19999") {
+	}
+	// Five of its looks in a row show the same processor time, which is counted in
+	// hundredths of a second.
+	var was, same int
+	require.Eventually(t, func() bool {
+		now := ticks(t, client.Process.Pid)
+		if now != was {
+			was, same = now, 0
+		}
+		same++
+		return same > 5
+	}, patience, 100*time.Millisecond, "a client whose reader does not read takes processor time")
+	_, err = io.CopyN(io.Discard, stdout, 1<<20)
+	require.NoError(t, err, "it continues once it is read")
+}
+
+// ticks returns the processor time that a process has taken.
+func ticks(t *testing.T, pid int) (total int) {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
+	// proc(5): behind the name, utime and stime are the 12th and 13th field.
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	for _, f := range fields[11:13] {
+		n, err := strconv.Atoi(f)
+		require.NoError(t, err)
+		total += n
+	}
+	return total
 }
 
 // A line over the limit is cut while it is read; later lines are not affected.

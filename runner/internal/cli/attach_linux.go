@@ -82,7 +82,10 @@ func bridge(in io.Reader, conn *net.UnixConn, out io.Writer, follow bool) error 
 			_ = conn.CloseWrite()
 		}
 	}()
-	_, err := io.Copy(out, conn)
+	// Behind a plain writer there is no splice(2): from a socket to a pipe that blocks, Go
+	// calls that again and again while the pipe is full, so a reader that was stopped, or
+	// only slow, had a processor taken from it.
+	_, err := io.Copy(struct{ io.Writer }{out}, conn)
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
