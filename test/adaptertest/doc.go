@@ -32,6 +32,10 @@
 // Without it the test is skipped with the adapter's error. The runner is
 // SOJOURN_RUNNER_BIN, or is built once per test program.
 //
+// Some programs take seconds of a processor to start, so most scenarios are played one
+// after another in three sessions: in one process, with a person who is asked, and with
+// restarts. The first that fails is the last one played there.
+//
 // Beside each scenario's own assertions the suite asserts: the live conversation equals
 // the restored one; the same records produce the same bytes again, also from any state
 // in between; unknown records become native events and change nothing; transcripts
