@@ -517,6 +517,7 @@ func TestR37SelfSimilarHandle(t *testing.T) {
 // parent is looked at, by a program and in a chat, and the answer goes to the child.
 func TestR47ConfirmationRouting(t *testing.T) {
 	onSharedHost(t)
+	withClaude(t) // Codex does not say for what reason it was denied
 	ctx := testContext(t)
 	parent := open(t, session.Options{})
 	ask := func(text string) *session.Execution {
