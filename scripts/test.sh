@@ -18,11 +18,14 @@ esac
 . scripts/testenv.sh
 [ -n "$SHORT" ] || race_worker
 
-# Nothing in these starts a goroutine, and -race makes their loops over bytes and
-# lines three to eight times as long. That workers may share an adapter is shown
-# end to end, by workers that are built with -race and have all agents at once.
-PURE='/(event|reducer|reducer/loss|turn|internal/(agents|settings)|starter/internal/render|test/(layering|skip|testreport))$'
+# Nothing in these starts a goroutine (but workspace, see below), and -race makes
+# their loops over bytes and lines three to eight times as long. That workers may
+# share an adapter is shown end to end, by workers that are built with -race and
+# have all agents at once.
+PURE='/(event|reducer|reducer/loss|turn|internal/(agents|settings)|starter/internal/render|test/(layering|skip|testreport)|workspace)$'
 ADAPTERS='/adapters(/.*)?$'
+# What workspace does at once, it does in these, which have -race too.
+PACKING='^TestWorkspace(Randomly|BearsFaults)|^TestSwapsDuringASync'
 # The packages that take minutes come first, so that none of them is the last, alone.
 LONG='/(runner|test/modelsim|adapters/(acp|gemini|opencode))$'
 mapfile -t packages < <(go list ./... | grep -E "$LONG"; go list ./... | grep -vE "$LONG")
@@ -36,21 +39,25 @@ tests() { go -C "$1" test -json "${@:2}" || failed=1; }
 
 # What fails quickly comes first. The end-to-end tests, those of faults among
 # them, have the machine to themselves, so that their waits are for the product
-# and not for compilers. Most of their time they wait, for leases and for hosts to
-# be given up, so several run at a time: three, since with more a slow machine's
-# servers don't answer in time.
+# and not for compilers. Their workers are built with -race. Their own process is
+# not, which took a processor to look and compare: what it has of the product,
+# clients and readers, has tests with -race in its packages, and make nightly has
+# both. Most of their time they wait, for leases and for hosts to be given up, so
+# several run at a time: three, since with more a slow machine's servers don't
+# answer in time.
 all() {
   local failed=0
   echo "test: packages"
   tests . -timeout 10m "${pure[@]}"
   tests . -race -timeout 20m "${others[@]}"
+  tests . -race -timeout 5m -run "$PACKING" ./workspace
   tests devstack -race -timeout 5m ./internal/...
   tests internal/tools -timeout 5m ./...
   echo "test: agents"
   tests . -timeout 20m "${adapters[@]}"
   echo "test: end to end"
   # Never from go's cache, for which it would note millions of files, and check them.
-  tests . -race -count=1 -parallel 3 -timeout 60m ./test/e2e
+  tests . -count=1 -parallel 3 -timeout 60m ./test/e2e
   scripts/fuzz.sh || failed=1
   return $failed
 }

@@ -437,7 +437,7 @@ func (s *staged) goOn() {
 // feed creates the file that the tool waits for in every workspace of the session,
 // until the session is closed. Each look reads the folders of all hosts.
 func (s *staged) feed() {
-	look := time.NewTicker(2 * tick)
+	look := time.NewTicker(5 * tick)
 	defer look.Stop()
 	for {
 		select {

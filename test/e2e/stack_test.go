@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -65,6 +66,9 @@ func TestMain(m *testing.M) {
 }
 
 func runAll(m *testing.M) (code int) {
+	// The tests' own process is not measured, and has the memory; with -race, collecting
+	// garbage is a good part of its work.
+	debug.SetGCPercent(400)
 	s, err := harness.Start(context.Background(), harness.Options{
 		Root: "../..", Name: "sojourn-e2e", Keep: os.Getenv("SOJOURN_E2E_KEEP") != "",
 	})
