@@ -101,8 +101,7 @@ func TestEveryAgentGoesOnElsewhere(t *testing.T) {
 	skip.InShort(t, "TestKillHost goes on elsewhere too")
 	withClaude(t)
 	inOwnNamespace(t)
-	dir, err := os.MkdirTemp(shared.Dir, "host-")
-	require.NoError(t, err)
+	dir := hostDir(t)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	w := startWorkerIn(t, dir)
 	begun := map[string]*session.Handle{}

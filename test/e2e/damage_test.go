@@ -126,8 +126,7 @@ func TestFullStore(t *testing.T) {
 // the offset, and the turn is answered.
 func TestDamageIsVisible(t *testing.T) {
 	inOwnNamespace(t)
-	dir, err := os.MkdirTemp(shared.Dir, "host-")
-	require.NoError(t, err)
+	dir := hostDir(t)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	w := startWorkerIn(t, dir)
 	ctx := testContext(t)

@@ -115,8 +115,7 @@ func TestProfileNamesNoVariableOfTheHouse(t *testing.T) {
 // the host than the agent does.
 func TestInstallIsShutIn(t *testing.T) {
 	inOwnNamespace(t)
-	dir, err := os.MkdirTemp(shared.Dir, "host-")
-	require.NoError(t, err)
+	dir := hostDir(t)
 	secret := shared.Env["AWS_SECRET_ACCESS_KEY"]
 	half := len(secret) / 2
 	// The secret is in two halves, so that the search does not find itself.
@@ -157,8 +156,7 @@ func TestNoNamespacesNoAgents(t *testing.T) {
 	inOwnNamespace(t)
 	setting, err := shared.NoNamespaces()
 	require.NoError(t, err)
-	dir, err := os.MkdirTemp(shared.Dir, "host-")
-	require.NoError(t, err)
+	dir := hostDir(t)
 	w, err := spaceOf(t).StartWorker(t.Context(), dir, setting, "SOJOURN_UNSAFE_LOCAL=false")
 	if err == nil {
 		require.NoError(t, w.Stop())

@@ -39,8 +39,7 @@ type killable struct {
 
 func startKillable(t *testing.T, extra ...string) *killable {
 	t.Helper()
-	dir, err := os.MkdirTemp(shared.Dir, "host-")
-	require.NoError(t, err)
+	dir := hostDir(t)
 	k := &killable{t: t, dir: dir, extra: extra}
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	k.start()

@@ -68,8 +68,7 @@ func subtypes(t *testing.T, h *session.Handle) (out []string) {
 // denied, and allowed with another command. No call is asked about twice.
 func TestR21AnsweredAfterWeeks(t *testing.T) {
 	inOwnNamespace(t)
-	dir, err := os.MkdirTemp(shared.Dir, "host-")
-	require.NoError(t, err)
+	dir := hostDir(t)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	first := startWorkerIn(t, dir)
 	type asked struct {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,8 +16,7 @@ import (
 // ends them, and the session resumes all the same (TestAHostIsPutToRest).
 func TestAgentsOutliveTheWorker(t *testing.T) {
 	inOwnNamespace(t)
-	dir, err := os.MkdirTemp(shared.Dir, "host-")
-	require.NoError(t, err)
+	dir := hostDir(t)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	w := startWorkerIn(t, dir)
 	h := open(t, session.Options{})
@@ -39,8 +37,7 @@ func TestAgentsOutliveTheWorker(t *testing.T) {
 
 func TestAHostIsPutToRest(t *testing.T) {
 	inOwnNamespace(t)
-	dir, err := os.MkdirTemp(shared.Dir, "host-")
-	require.NoError(t, err)
+	dir := hostDir(t)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	w := startWorkerIn(t, dir, "--stop-agents")
 	h := open(t, session.Options{})

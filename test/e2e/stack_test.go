@@ -99,11 +99,24 @@ type worker struct {
 
 func (w *worker) stop() error { return w.Stop() }
 
+// hostDir returns a data folder for a host. It is removed with the test, unless that failed:
+// tests look for a session in the folders of all hosts.
+func hostDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(shared.Dir, "host-") // t.TempDir is too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if !t.Failed() {
+			_ = os.RemoveAll(dir) // the stack's folder is removed with all that is in it
+		}
+	})
+	return dir
+}
+
 // startWorker starts a worker. It is stopped, with its agents, when the test ends.
 func startWorker(t *testing.T, extra ...string) *worker {
 	t.Helper()
-	dir, err := os.MkdirTemp(shared.Dir, "host-")
-	require.NoError(t, err)
+	dir := hostDir(t)
 	w := startWorkerIn(t, dir, extra...)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	return w
