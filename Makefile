@@ -62,7 +62,7 @@ test: build agents browser ## the tests in minutes: every package, each agent on
 	@scripts/test.sh --short
 
 .PHONY: test-all
-test-all: build agents browser examples ## all tests there are, with -race: every scenario, faults, fuzzing
+test-all: build agents browser examples ## all tests there are, packages and workers with -race: every scenario, faults, fuzzing
 	@scripts/test.sh
 
 .PHONY: check

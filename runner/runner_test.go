@@ -167,16 +167,7 @@ func TestWorkerDeathLeavesTheAgentRunning(t *testing.T) {
 	b := setup(t, runner.IsolationAuto)
 	st := b.mustStart()
 	// The client is a separate process, and it is killed.
-	client := exec.Command(b.program, "attach", "--socket", b.spec.Socket, "--epoch", "1", "--from", "0")
-	stdin, err := client.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := client.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, client.Start())
-	_, err = stdin.Write([]byte(token + "\n"))
-	require.NoError(t, err)
-	_, err = stdout.Read(make([]byte, 1))
-	require.NoError(t, err)
+	client, _ := attached(t, b)
 	c := b.dial()
 	ack := say(t, c, "m1", "flood 20000")
 	require.NoError(t, client.Process.Kill())
@@ -200,22 +191,12 @@ func TestAttachWaitsForItsReader(t *testing.T) {
 	t.Parallel()
 	b := setup(t, runner.IsolationAuto)
 	b.mustStart()
-	client := exec.Command(b.program, "attach", "--socket", b.spec.Socket, "--epoch", "1", "--from", "0")
-	stdin, err := client.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := client.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, client.Start())
-	t.Cleanup(func() { _ = client.Process.Kill(); _ = client.Wait() })
-	_, err = stdin.Write([]byte(token + "\n"))
-	require.NoError(t, err)
-	_, err = stdout.Read(make([]byte, 1))
-	require.NoError(t, err)
+	client, stdout := attached(t, b)
 	c := b.dial()
 	r := read(t, c, say(t, c, "m1", "flood 20000").Next)
 	for !strings.HasSuffix(r.until(event.DirOut, "line ").Record.Line, " 19999") {
 	}
-	// Five of its looks in a row show the same processor time, which is counted in
+	// Five looks in a row show the same processor time, which is counted in
 	// hundredths of a second.
 	var was, same int
 	require.Eventually(t, func() bool {
@@ -226,8 +207,25 @@ func TestAttachWaitsForItsReader(t *testing.T) {
 		same++
 		return same > 5
 	}, patience, 100*time.Millisecond, "a client whose reader does not read takes processor time")
-	_, err = io.CopyN(io.Discard, stdout, 1<<20)
+	_, err := io.CopyN(io.Discard, stdout, 1<<20)
 	require.NoError(t, err, "it continues once it is read")
+}
+
+// attached starts the program that connects a worker, and returns once it has said something.
+func attached(t *testing.T, b *bench) (client *exec.Cmd, stdout io.Reader) {
+	t.Helper()
+	client = exec.Command(b.program, "attach", "--socket", b.spec.Socket, "--epoch", "1", "--from", "0")
+	stdin, err := client.StdinPipe()
+	require.NoError(t, err)
+	stdout, err = client.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, client.Start())
+	t.Cleanup(func() { _ = client.Process.Kill(); _ = client.Wait() }) // it may have ended
+	_, err = stdin.Write([]byte(token + "\n"))
+	require.NoError(t, err)
+	_, err = stdout.Read(make([]byte, 1))
+	require.NoError(t, err)
+	return client, stdout
 }
 
 // ticks returns the processor time that a process has taken.

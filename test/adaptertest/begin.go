@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// before is what a session had when a scenario began, which is not the scenario's.
-type before struct {
+// earlier is what a session had when a scenario began, which is not the scenario's.
+type earlier struct {
 	// scenario is the name of the one that began.
 	scenario string
 	events   int
@@ -24,15 +24,15 @@ func (r *Rig) begin(scenario string) {
 	r.t.Helper()
 	live := r.Live()
 	r.mu.Lock()
-	r.before = before{scenario: scenario, events: len(r.events), ids: map[string]bool{}}
+	r.earlier = earlier{scenario: scenario, events: len(r.events), ids: map[string]bool{}}
 	r.mu.Unlock()
 	for _, blocks := range [][]event.Block{live.Blocks, threadsOf(live)} {
 		for _, b := range blocks {
-			r.before.ids[b.ID] = true
+			r.earlier.ids[b.ID] = true
 		}
 	}
 	for _, s := range live.Subagents {
-		r.before.ids[s.ToolUseID] = true
+		r.earlier.ids[s.ToolUseID] = true
 	}
 	r.tidy()
 }

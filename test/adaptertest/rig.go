@@ -52,8 +52,8 @@ type Rig struct {
 
 	t     *testing.T
 	agent Agent
-	// before is what the session had when the scenario that is played began.
-	before before
+	// earlier is what the session had when the scenario that is played began.
+	earlier earlier
 	// given are the workspace's files that the profile put there.
 	given map[string]bool
 	// patience bounds its waits.

@@ -248,7 +248,7 @@ func (r *Rig) Live() reducer.State {
 func (r *Rig) Events() []event.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.events[r.before.events:])
+	return slices.Clone(r.events[r.earlier.events:])
 }
 
 // Restored returns the conversation of the transcripts in the agent's home.
@@ -268,7 +268,7 @@ func (r *Rig) Said() string {
 func (r *Rig) Blocks(t event.BlockType) []event.Block {
 	var out []event.Block
 	for _, b := range r.Live().Blocks {
-		if b.Type == t && !r.before.ids[b.ID] {
+		if b.Type == t && !r.earlier.ids[b.ID] {
 			out = append(out, b)
 		}
 	}
@@ -277,7 +277,7 @@ func (r *Rig) Blocks(t event.BlockType) []event.Block {
 
 // Subagents returns the subagents of a conversation since the scenario began.
 func (r *Rig) Subagents(of reducer.State) []reducer.Subagent {
-	return slices.DeleteFunc(slices.Clone(of.Subagents), func(s reducer.Subagent) bool { return r.before.ids[s.ToolUseID] })
+	return slices.DeleteFunc(slices.Clone(of.Subagents), func(s reducer.Subagent) bool { return r.earlier.ids[s.ToolUseID] })
 }
 
 // Heard reports whether one of the last requests to the model contained the words.

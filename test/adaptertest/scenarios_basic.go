@@ -22,7 +22,7 @@ func (r *Rig) ok(text string) {
 }
 
 // secret is a word that no other scenario of the session has.
-func (r *Rig) secret() string { return "remember-" + r.before.scenario }
+func (r *Rig) secret() string { return "remember-" + r.earlier.scenario }
 
 // recalls checks that the agent remembers earlier prompts.
 func (r *Rig) recalls(words ...string) {

@@ -76,11 +76,11 @@ func (s scenario) run(t *testing.T, a Agent) {
 	t.Parallel()
 	s.skipped(t, a)
 	r := New(t, a, s.options)
+	r.begin(s.name)
 	if s.before != nil {
 		s.before(r)
 	}
 	r.Start()
-	r.begin(s.name)
 	s.play(r)
 	if !t.Failed() {
 		r.Finish()
@@ -117,11 +117,19 @@ func together(t *testing.T, a Agent, session string) {
 
 // plays reports whether skipped would not skip.
 func (s scenario) plays(t *testing.T, a Agent) bool {
-	return s.lacks(t, a) == "" && (!testing.Short() || s.fresh && !s.elsewhere(a))
+	return s.lacks(t, a) == "" && (!testing.Short() || s.leftOut(a) == "")
 }
 
-// elsewhere reports whether a short run leaves the scenario to another adapter's suite.
-func (s scenario) elsewhere(a Agent) bool { return a.Shared && s.name != "tool-parallel" }
+// leftOut returns the reason why a short run leaves the scenario out, or "".
+func (s scenario) leftOut(a Agent) string {
+	switch {
+	case a.Shared && s.name != "tool-parallel":
+		return "of the scenarios of conformance, one: another suite has the program"
+	case !s.fresh:
+		return "of the scenarios of conformance, the handful of TestParityFresh"
+	}
+	return ""
+}
 
 // skipped skips the test of a scenario that the agent can't play, or that a short run
 // leaves out.
@@ -129,11 +137,8 @@ func (s scenario) skipped(t *testing.T, a Agent) {
 	if why := s.lacks(t, a); why != "" {
 		skip.NotApplicable(t, fmt.Sprintf("%s lacks %s: %s", a.name(), s.name, why))
 	}
-	if s.elsewhere(a) {
-		skip.InShort(t, "of the scenarios of conformance, one: another suite has the program")
-	}
-	if !s.fresh {
-		skip.InShort(t, "of the scenarios of conformance, the handful of TestParityFresh")
+	if why := s.leftOut(a); why != "" {
+		skip.InShort(t, why)
 	}
 }
 

@@ -78,8 +78,8 @@ func (s split) String() string {
 // accepted.
 func TestSplitBrain(t *testing.T) {
 	inOwnNamespace(t)
-	// Codex gives a tool that goes on back after ten seconds, and the script asks for the
-	// next one: the eight would be used up before a slow machine's hosts are lost.
+	// Codex returns from a tool that still runs after ten seconds, and the script asks for
+	// the next one: the eight would be used up before a slow machine's hosts are lost.
 	withClaude(t)
 	batches := [][]split{splits()}
 	if testing.Short() {

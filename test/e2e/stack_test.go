@@ -66,8 +66,7 @@ func TestMain(m *testing.M) {
 }
 
 func runAll(m *testing.M) (code int) {
-	// The tests' own process is not measured, and has the memory; with -race, collecting
-	// garbage is a good part of its work.
+	// The tests' own process is not measured, and has the memory.
 	debug.SetGCPercent(400)
 	s, err := harness.Start(context.Background(), harness.Options{
 		Root: "../..", Name: "sojourn-e2e", Keep: os.Getenv("SOJOURN_E2E_KEEP") != "",
