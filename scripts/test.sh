@@ -34,8 +34,8 @@ mapfile -t adapters < <(printf '%s\n' "${packages[@]}" | grep -E "$ADAPTERS")
 mapfile -t others < <(printf '%s\n' "${packages[@]}" | grep -vE "$PURE|$ADAPTERS|/test/e2e$")
 
 # tests MODULE ARGUMENTS… runs go test there and goes on when tests fail: the
-# report judges.
-tests() { go -C "$1" test -json "${@:2}" || failed=1; }
+# report judges. Without vet, which make check runs.
+tests() { go -C "$1" test -json -vet=off "${@:2}" || failed=1; }
 
 # What fails quickly comes first. The end-to-end tests, those of faults among
 # them, have the machine to themselves, so that their waits are for the product
@@ -55,10 +55,10 @@ all() {
   tests internal/tools -timeout 5m ./...
   echo "test: agents"
   tests . -timeout 20m "${adapters[@]}"
+  scripts/fuzz.sh || failed=1
   echo "test: end to end"
   # Never from go's cache, for which it would note millions of files, and check them.
   tests . -count=1 -parallel 3 -timeout 60m ./test/e2e
-  scripts/fuzz.sh || failed=1
   return $failed
 }
 
@@ -73,7 +73,7 @@ short() {
   modules=$(mktemp "${TMPDIR:-/tmp}/sojourn-test.XXXXXX")
   echo "test: every package, those end to end first"
   other_modules >"$modules" &
-  tests . -short -vet=off -p 2 -parallel 4 -timeout 20m ./test/e2e "${adapters[@]}" "${others[@]}" "${pure[@]}"
+  tests . -short -p 2 -parallel 4 -timeout 20m ./test/e2e "${adapters[@]}" "${others[@]}" "${pure[@]}"
   echo "test: devstack and tools"
   wait $! || failed=1
   cat "$modules"
@@ -81,11 +81,10 @@ short() {
   return $failed
 }
 
-# make check has vet.
 other_modules() {
   local failed=0
-  tests devstack -short -vet=off -timeout 5m ./internal/...
-  tests internal/tools -short -vet=off -timeout 5m ./...
+  tests devstack -short -timeout 5m ./internal/...
+  tests internal/tools -short -timeout 5m ./...
   return $failed
 }
 

@@ -90,7 +90,7 @@ func TestFullDisk(t *testing.T) {
 func TestFullStore(t *testing.T) {
 	skip.InShort(t, "TestR114ArchiveAway has an archive that stores nothing for a while")
 	withClaude(t)
-	t.Parallel()
+	inParallel(t)
 	disk := smallDisk(t, "64m")
 	rest := newServer(t)
 	w := &world{temporal: rest, nats: rest, s3: newServerIn(t, disk)}

@@ -20,7 +20,7 @@ import (
 // last heartbeat, so the message is not run again and has one end.
 func TestKillHostBehindATurnsEnd(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses a host too; this one deletes the stream of all besides")
-	t.Parallel()
+	inParallel(t)
 	all := newServer(t)
 	w := &world{temporal: all, nats: all, s3: all}
 	w.inhabit(t)
@@ -68,7 +68,7 @@ func TestKillHostBehindATurnsEnd(t *testing.T) {
 func TestKillHostBehindTheArchive(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses a host too; this one loses one without a turn")
 	withClaude(t)
-	t.Parallel()
+	inParallel(t)
 	for name, c := range map[string]struct{ goesOn, deleted bool }{
 		"goes on":              {goesOn: true},
 		"goes on, no stream":   {goesOn: true, deleted: true},

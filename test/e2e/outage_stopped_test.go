@@ -135,7 +135,7 @@ func outage(away []service) time.Duration {
 func TestOutage(t *testing.T) {
 	skip.InShort(t, "servers are away for half a minute")
 	withClaude(t)
-	t.Parallel()
+	inParallel(t)
 	for name, away := range map[string][]service{
 		"NATS": {theNATS}, "S3": {theS3}, "Temporal": {theTemporal}, "all": {theTemporal, theNATS, theS3},
 	} {
@@ -168,7 +168,7 @@ func TestOutage(t *testing.T) {
 // agent's transcript.
 func TestOutagePastTheLease(t *testing.T) {
 	skip.InShort(t, "servers are away for longer than a lease")
-	t.Parallel()
+	inParallel(t)
 	w := newWorld(t, theTemporal)
 	m := w.begin(t, "claude")
 	spaceOf(t).Model.Open(m.gateA)
@@ -202,7 +202,7 @@ func TestOutagePastTheLease(t *testing.T) {
 // numbers; reading deleted ones is an error.
 func TestOutageStreamDeleted(t *testing.T) {
 	skip.InShort(t, "it deletes the stream of all")
-	t.Parallel()
+	inParallel(t)
 	w := newWorld(t, theNATS)
 	m := w.begin(t, "claude")
 	before, err := m.h.Inspect(testContext(t))

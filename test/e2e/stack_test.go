@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/test/harness"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // patience bounds every wait of a test. No result depends on it.
@@ -121,11 +122,19 @@ func startWorker(t *testing.T, extra ...string) *worker {
 	return w
 }
 
+// inParallel runs a test in parallel with others. Every test begins with it or with one of
+// the functions below.
+func inParallel(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	skip.WhenLate(t)
+}
+
 // inOwnNamespace runs a test in parallel with others, in a Temporal namespace and with
 // a model of its own. The workers that it starts see its sessions only.
 func inOwnNamespace(t *testing.T) {
 	t.Helper()
-	t.Parallel()
+	inParallel(t)
 	aloneInOwnNamespace(t)
 }
 
@@ -156,7 +165,7 @@ func spaceOf(t *testing.T) *harness.Space {
 // (startWorker) in a namespace of its own (inOwnNamespace).
 func onSharedHost(t *testing.T) {
 	t.Helper()
-	t.Parallel()
+	inParallel(t)
 	w, err := shared.host()
 	require.NoError(t, err)
 	t.Cleanup(func() {

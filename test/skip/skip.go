@@ -5,7 +5,9 @@ package skip
 
 import (
 	"os"
+	"strconv"
 	"testing"
+	"time"
 )
 
 // Prefixes of the messages, by reason.
@@ -21,6 +23,26 @@ const (
 // Strict is the variable that makes a missing part a failure: 1 in CI, where every part
 // must be there.
 const Strict = "SOJOURN_TEST_STRICT"
+
+// Until is the variable with the moment, in Unix seconds, from which a run begins no more of
+// its long tests, so that it ends on a machine of any speed. Unset, there is none.
+const Until = "SOJOURN_TEST_UNTIL"
+
+// WhenLate leaves a test out of a run whose time is up.
+func WhenLate(t testing.TB) {
+	t.Helper()
+	until := os.Getenv(Until)
+	if until == "" {
+		return
+	}
+	at, err := strconv.ParseInt(until, 10, 64)
+	if err != nil {
+		t.Fatal(Until + " is " + strconv.Quote(until) + "; want the time in Unix seconds")
+	}
+	if !time.Now().Before(time.Unix(at, 0)) {
+		t.Skip(LeftOut + "the time of this run was up (" + Until + ")")
+	}
+}
 
 // InShort leaves a test out of a short run (go test -short, as in make test); make
 // test-all runs it. The reason names what the short run has instead.

@@ -55,3 +55,16 @@ func TestALongTestIsLeftOutOfAShortRun(t *testing.T) {
 	}
 	require.Equal(t, want, endOf(func(tb testing.TB) { InShort(tb, "TestOther is the quick one") }))
 }
+
+func TestALateTestIsLeftOut(t *testing.T) {
+	late := func(tb testing.TB) { WhenLate(tb) }
+	for until, want := range map[string]string{
+		"":           "goes on",
+		"1":          "skip left out: the time of this run was up (" + Until + ")",
+		"4102444800": "goes on", // 2100
+		"12:00":      `fatal ` + Until + ` is "12:00"; want the time in Unix seconds`,
+	} {
+		t.Setenv(Until, until)
+		require.Equal(t, want, endOf(late), until)
+	}
+}

@@ -31,8 +31,8 @@ const flags = [
 
 const commands = {
   signal: { size: '1200x900', operands: 5, run: signal },
-  shot: { size: '1400x960', operands: 3, run: shot },
-  details: { size: '1400x760', operands: 3, run: details },
+  shot: { size: '1400x960', operands: 3, run: again(shot) },
+  details: { size: '1400x760', operands: 3, run: again(details) },
 };
 
 async function signal(page, [url, workflow, name, json, out]) {
@@ -56,19 +56,21 @@ async function fill(page, editor, text) {
   if (shown !== text) throw new Error(`the dialog's editor shows ${shown}`);
 }
 
-async function shot(page, operands) {
-  // On a busy machine the page may lose the row's attempt when it refreshes itself,
-  // until it is opened again.
-  for (let again = 2; ; again--) {
-    try {
-      return await unfolded(page, operands);
-    } catch (err) {
-      if (again === 0) throw err;
+// again looks anew when a look fails. On a busy machine the page, which refreshes itself,
+// may lose a row's attempt, or be refused by the server, until it is opened again.
+function again(look) {
+  return async (page, operands) => {
+    for (let more = 2; ; more--) {
+      try {
+        return await look(page, operands);
+      } catch (err) {
+        if (more === 0) throw err;
+      }
     }
-  }
+  };
 }
 
-async function unfolded(page, [url, workflow, out]) {
+async function shot(page, [url, workflow, out]) {
   await open(page, url, workflow);
   const row = page.getByRole('button', { name: /^Event / }).filter({ hasText: 'Attempt' }).first();
   // Beside its icon, as the label is a frame of its own that swallows clicks.
@@ -90,7 +92,9 @@ async function report(page, out) {
   await page.mouse.move(1, 1);
   await settled(page);
   await page.screenshot({ path: out });
-  console.log(await text(page));
+  const shown = await text(page);
+  if (shown.includes('We are having technical difficulties')) throw new Error(`the page says ${shown}`);
+  console.log(shown);
 }
 
 async function open(page, url, workflow) {
