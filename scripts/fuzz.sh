@@ -31,7 +31,7 @@ run() {
 for pair in "${all[@]}"; do
   read -r package target <<<"$pair"
   binary=$binaries/$(tr / - <<<"$package").test
-  [ -e "$binary" ] || go test -c -fuzz=. -o "$binary" "$package"
+  [ -e "$binary" ] || go test -c -vet=off -fuzz=. -o "$binary" "$package"
   said=$(run "$binary" "$target" "$package") || {
     printf '%s\n' "$said"
     echo "fuzz: $target in $package found something; what it found lies in its testdata/fuzz" >&2
