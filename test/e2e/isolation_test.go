@@ -17,10 +17,10 @@ import (
 )
 
 // shell has the agent run a command with its shell tool and returns the command's
-// output.
+// output: both streams, in their order.
 func shell(t *testing.T, h *session.Handle, command string) string {
 	t.Helper()
-	require.NoError(t, say(t, h, "TOOL bash: "+command).Err())
+	require.NoError(t, say(t, h, "TOOL bash: exec 2>&1; "+command).Err())
 	return lastOutput(t, h)
 }
 
