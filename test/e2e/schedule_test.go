@@ -92,7 +92,9 @@ func TestScheduleCatchesUp(t *testing.T) {
 		return info
 	}
 	require.Eventually(t, func() bool { return ran("ticks").NumActions > 0 && ran("strict").NumActions > 0 }, patience, tick)
-	latest := func(info client.ScheduleInfo) time.Time { return info.RecentActions[len(info.RecentActions)-1].ScheduleTime }
+	latest := func(info client.ScheduleInfo) time.Time {
+		return info.RecentActions[len(info.RecentActions)-1].ScheduleTime
+	}
 
 	before := ran("ticks")
 	s.stop()
