@@ -62,8 +62,8 @@ all() {
 }
 
 # at_once is how many end-to-end tests run at a time: five, and three where a process
-# takes more than 1.5 ms to start, as on machines whose memory is virtualised in software.
-# With more, their servers don't answer in time.
+# takes more than 1.5 ms to start, as on machines whose memory is virtualised in software:
+# their servers did not always answer three in time.
 at_once() {
   local began=$EPOCHREALTIME ended
   for _ in {1..200}; do /bin/true; done

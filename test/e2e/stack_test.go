@@ -122,8 +122,8 @@ func startWorker(t *testing.T, extra ...string) *worker {
 	return w
 }
 
-// inParallel runs a test in parallel with others. Every test begins with it or with one of
-// the functions below.
+// inParallel runs a test in parallel with others, unless the time of the run is up. A test
+// with servers of its own begins with it, others with one of the functions below.
 func inParallel(t *testing.T) {
 	t.Helper()
 	t.Parallel()

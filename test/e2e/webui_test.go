@@ -30,6 +30,9 @@ func webUI(t *testing.T, args ...string) string {
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	require.NoError(t, cmd.Run(), "%s: %s", strings.Join(args, " "), &said)
+	if said.Len() > 0 {
+		t.Log(said.String())
+	}
 	return out.String()
 }
 

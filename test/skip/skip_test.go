@@ -57,7 +57,6 @@ func TestALongTestIsLeftOutOfAShortRun(t *testing.T) {
 }
 
 func TestALateTestIsLeftOut(t *testing.T) {
-	late := func(tb testing.TB) { WhenLate(tb) }
 	for until, want := range map[string]string{
 		"":           "goes on",
 		"1":          "skip left out: the time of this run was up (" + Until + ")",
@@ -65,6 +64,6 @@ func TestALateTestIsLeftOut(t *testing.T) {
 		"12:00":      `fatal ` + Until + ` is "12:00"; want the time in Unix seconds`,
 	} {
 		t.Setenv(Until, until)
-		require.Equal(t, want, endOf(late), until)
+		require.Equal(t, want, endOf(WhenLate), until)
 	}
 }

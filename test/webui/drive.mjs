@@ -65,6 +65,7 @@ function again(look) {
         return await look(page, operands);
       } catch (err) {
         if (more === 0) throw err;
+        console.error(`webui: looks again: ${err.message}`);
       }
     }
   };
