@@ -52,13 +52,28 @@ func (a *attempt) openAgent(ctx context.Context) (err error) {
 	return a.openDialogue(ctx)
 }
 
-// unfinished returns how the prompts begin that a lost agent may have had of this execution;
-// none if none was lost.
-func (a *attempt) unfinished() []string {
-	if a.in.Resumes == nil && !a.checkpoint.Began(a.in) {
+// unfinished returns the prompts that agents may have had of this execution; none before its
+// first.
+func (a *attempt) unfinished() (sent []adapters.Unfinished) {
+	var r *turn.Resume
+	steered := steeredBefore(a.adapter, a.in.Steered)
+	switch {
+	case a.checkpoint.Began(a.in):
+		r, steered = a.checkpoint.Open.Resume, a.checkpoint.Open.Steered
+	case a.in.Resumes != nil:
+		r = &turn.Resume{Times: a.in.Resumes.Times}
+	default:
 		return nil
 	}
-	return []string{a.in.Message.Text, turn.ContinueText, permission.WordsHead}
+	for _, m := range r.Sent(a.message()) {
+		sent = append(sent, adapters.Unfinished{ID: m.ID, Begins: m.Text})
+	}
+	for _, m := range steered {
+		if !m.Refused {
+			sent = append(sent, adapters.Unfinished{ID: m.ID, Begins: m.Text})
+		}
+	}
+	return sent
 }
 
 // openDialogue writes the opening to the agent's process once, and nothing else until the

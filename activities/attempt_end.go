@@ -125,7 +125,10 @@ func (a *attempt) keepLost(ctx context.Context, f turn.Finish) error {
 	}
 	blocks := tookBack
 	if f.Ending.Exited {
-		blocks = nil
+		blocks, a.agent.Launch.Unfinished = nil, a.unfinished()
+		if err := a.host.Complete(ctx, a.agent); err != nil {
+			return fmt.Errorf("look for lost blocks: %w", err)
+		}
 	} else {
 		a.history = nil // it has no blocks
 	}

@@ -205,10 +205,10 @@ type Launch struct {
 	Resume bool
 	// Prompts is what Prepare found of NativeID.
 	Prompts int
-	// Unfinished is how the prompts may begin that the process before had of a turn that this
-	// one is to continue: an agent that has taken such a prompt back gets it again from Prepare.
-	// Default: none, the last turn has ended.
-	Unfinished []string
+	// Unfinished are the prompts that the process before may have had of a turn that this one
+	// is to continue, in the order in which they were sent: an agent that has taken one back
+	// gets it again from Prepare. Default: none, the last turn has ended.
+	Unfinished []Unfinished
 	// Model is the agent's name for the model; "" leaves the agent's default.
 	Model string
 	// Permission is the agent's own mode: allow, ask or deny.
@@ -223,6 +223,22 @@ type Launch struct {
 	// Env is the environment that the sandbox gives every process, for settings that
 	// an agent reads from a file and its users set in the environment.
 	Env map[string]string
+}
+
+// Unfinished is a prompt of a turn that was broken off.
+type Unfinished struct {
+	// ID is that of the prompt's message; see [Prompt].
+	ID string
+	// Begins is how its text begins; "" if it is not known.
+	Begins string
+}
+
+// Completer is an adapter whose program writes a prompt before it writes which one it is.
+type Completer interface {
+	// Complete returns what must be written to the home of an exited process, in order, so
+	// that its transcripts name the prompt, one of the launch's unfinished ones, behind which
+	// the process was killed. Usually nothing.
+	Complete(home Home, l Launch) ([]Repair, error)
 }
 
 // Wrapped is an adapter whose Command starts the agent's program through another

@@ -53,7 +53,7 @@ type Agent struct {
 // Agent returns the running agent of a sandbox: it reuses the connection, attaches to a
 // live agent, or starts one. reached is how far its spool came before, and unfinished is that
 // of [adapters.Launch].
-func (h *Host) Agent(ctx context.Context, in contract.Agent, sandboxID string, epoch uint64, reached int64, unfinished []string) (*Agent, error) {
+func (h *Host) Agent(ctx context.Context, in contract.Agent, sandboxID string, epoch uint64, reached int64, unfinished []adapters.Unfinished) (*Agent, error) {
 	if a := h.running(ctx, sandboxID, epoch); a != nil {
 		return a, nil
 	}

@@ -73,6 +73,9 @@ func findNative(ctx context.Context, a *Agent) (adapters.Preparation, error) {
 // StartAgent repairs the home and starts the agent's process in it, without connecting to
 // it.
 func (h *Host) StartAgent(ctx context.Context, a *Agent) error {
+	if err := h.Complete(ctx, a); err != nil {
+		return err
+	}
 	found, err := findNative(ctx, a)
 	if err != nil {
 		return err
@@ -121,6 +124,20 @@ func repair(ctx context.Context, a *Agent, p adapters.Preparation) error {
 		return fmt.Errorf("repair the agent's home: %w", err)
 	}
 	return nil
+}
+
+// Complete has the transcripts of an agent that has exited name the prompt that it was killed
+// at, if that is not named; see [adapters.Completer].
+func (h *Host) Complete(ctx context.Context, a *Agent) error {
+	c, ok := a.Adapter.(adapters.Completer)
+	if !ok {
+		return nil
+	}
+	files, err := c.Complete(a.Home(ctx), a.Launch)
+	if err != nil {
+		return err
+	}
+	return repair(ctx, a, adapters.Preparation{Write: files})
 }
 
 // move moves a file of the home. Isolated, since the agent may have put links to anywhere

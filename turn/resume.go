@@ -66,6 +66,17 @@ func (r *Resume) Prompt(m Message) Message {
 	return m
 }
 
+// Sent returns the prompts that agents may have had of a message up to now, in the order in
+// which they were sent, as they begin.
+func (r *Resume) Sent(m Message) []Message {
+	sent := []Message{m}
+	for times := 1; r != nil && times <= r.Times; times++ {
+		id := resumeID(m.ID, times)
+		sent = append(sent, Message{ID: id, Text: ContinueText}, Message{ID: id, Text: permission.WordsHead})
+	}
+	return sent
+}
+
 func resumeID(messageID string, times int) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s resumed %d", messageID, times)).String()
 }

@@ -67,22 +67,30 @@ func inTeams(model string) bool {
 // repair moves a torn last line to another file: the program does not continue with
 // a rollout that ends in one.
 func repair(home adapters.Home, file string, p *adapters.Preparation) error {
+	torn, err := rewritten(home, file, nil)
+	if err == nil && len(torn) > 1 {
+		p.Write = append(p.Write, torn...)
+		p.Note = "The agent was killed while it wrote its transcript; the last line, half written, was set aside."
+	}
+	return err
+}
+
+// rewritten returns a rollout with its whole lines and another one; a torn last line is
+// moved to a file of its own first.
+func rewritten(home adapters.Home, file string, add []byte) ([]adapters.Repair, error) {
 	in, err := home.Open(file)
 	if err != nil {
-		return fmt.Errorf("codex: open rollout %s: %w", file, err)
+		return nil, fmt.Errorf("codex: open rollout %s: %w", file, err)
 	}
 	whole, size, err := wholeLines(in)
 	if err := errors.Join(err, in.Close()); err != nil {
-		return fmt.Errorf("codex: read rollout %s: %w", file, err)
+		return nil, fmt.Errorf("codex: read rollout %s: %w", file, err)
 	}
-	if whole == size {
-		return nil
+	var files []adapters.Repair
+	if whole < size {
+		files = append(files, adapters.Repair{Path: file + ".torn", From: file, Begin: whole, End: size})
 	}
-	p.Write = append(p.Write,
-		adapters.Repair{Path: file + ".torn", From: file, Begin: whole, End: size},
-		adapters.Repair{Path: file, From: file, End: whole})
-	p.Note = "The agent was killed while it wrote its transcript; the last line, half written, was set aside."
-	return nil
+	return append(files, adapters.Repair{Path: file, From: file, End: whole, Add: add}), nil
 }
 
 // wholeLines returns the length of the complete lines, and of the file.

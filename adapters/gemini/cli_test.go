@@ -158,7 +158,7 @@ func TestATurnThatWasTakenBackIsContinued(t *testing.T) {
 			require.True(t, r.Interrupt().Interrupted)
 			r.Model.Open("never")
 			if continues {
-				r.Launch.Unfinished = []string{prompt}
+				r.Launch.Unfinished = []adapters.Unfinished{{Begins: prompt}}
 			}
 			r.Restart()
 			r.Ask("RECALL")

@@ -332,7 +332,7 @@ func TestPrepareAddsWhatWasTakenBack(t *testing.T) {
 		return strings.TrimSuffix(strings.TrimSpace(head), "}") + `,"messages":[` + strings.TrimSpace(text) + "]}\n"
 	}
 	resumed := launch()
-	resumed.Unfinished = []string{"two", "Continue"}
+	resumed.Unfinished = []adapters.Unfinished{{Begins: "two"}, {Begins: "Continue"}}
 	for name, c := range map[string]struct {
 		text string
 		// ids are those of the line that is added, and closed reports whether the filler is.
@@ -402,7 +402,7 @@ func TestMemoryOfAddingAgain(t *testing.T) {
 	home := &replay.Endless{Name: chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl", First: chatText(idA, dayOne, "one") + prompt, Line: answer, Lines: 4800,
 		Last: `{"$set":{"messages":[]}}` + "\n"}
 	l := launch()
-	l.Unfinished = []string{"two"}
+	l.Unfinished = []adapters.Unfinished{{Begins: "two"}}
 	found := withoutNotes(replay.PreparesInBoundedMemory(t, New(), l, home))
 	require.Len(t, found.Write, 1)
 	require.Contains(t, string(found.Write[0].Add[:500]), `"u2"`)

@@ -281,9 +281,9 @@ func (c *chat) patch(raw []byte) {
 // unfinished finds out whether what the agent has taken back is of the turn that the
 // process is to continue. Else it is taken back for good: a prompt that fails would fail
 // with each of the next ones.
-func (c *chat) unfinished(heads []string) {
+func (c *chat) unfinished(prompts []adapters.Unfinished) {
 	w := c.withdrawn
-	if w == nil || !slices.ContainsFunc(heads, func(head string) bool { return strings.HasPrefix(w.text, strings.TrimSpace(head)) }) {
+	if w == nil || !slices.ContainsFunc(prompts, func(p adapters.Unfinished) bool { return strings.HasPrefix(w.text, strings.TrimSpace(p.Begins)) }) {
 		c.withdrawn = nil
 		return
 	}
