@@ -65,6 +65,8 @@
 //   - The output of `codex exec --json` can be translated too. It numbers items anew in
 //     each process, and has neither subagents' threads nor what changed in a
 //     file; the rollouts that it makes are parsed without the latter.
+//   - A rollout has a prompt in two lines, of which the second has its id.
+//     [Adapter.Complete] adds that one if the program was killed in between.
 //   - What happens at once has no order on disk but that of its milliseconds. A block that
 //     the live stream has elsewhere is followed by block:placed, which the host keeps.
 //
