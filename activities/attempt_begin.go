@@ -52,25 +52,28 @@ func (a *attempt) openAgent(ctx context.Context) (err error) {
 	return a.openDialogue(ctx)
 }
 
-// unfinished returns the prompts that agents may have had of this execution; none before its
-// first.
-func (a *attempt) unfinished() (sent []adapters.Unfinished) {
-	var r *turn.Resume
-	steered := steeredBefore(a.adapter, a.in.Steered)
-	switch {
-	case a.checkpoint.Began(a.in):
-		r, steered = a.checkpoint.Open.Resume, a.checkpoint.Open.Steered
+// unfinished returns the prompts that agents may have had of this execution, in order; none
+// before its first.
+func (a *attempt) unfinished() []adapters.Unfinished {
+	resumed, steered := 0, steeredBefore(a.adapter, a.in.Steered)
+	switch began := a.checkpoint.Began(a.in); {
+	case began && a.checkpoint.Open.Resume != nil:
+		resumed, steered = a.checkpoint.Open.Resume.Times, a.checkpoint.Open.Steered
+	case began:
+		steered = a.checkpoint.Open.Steered
 	case a.in.Resumes != nil:
-		r = &turn.Resume{Times: a.in.Resumes.Times}
+		resumed = a.in.Resumes.Times
 	default:
 		return nil
 	}
-	for _, m := range r.Sent(a.message()) {
-		sent = append(sent, adapters.Unfinished{ID: m.ID, Begins: m.Text})
+	ids := promptIDs(a.adapter, a.in.Message.ID)[1:]
+	sent := []adapters.Unfinished{{ID: ids[0], Begins: a.in.Message.Text}}
+	for _, id := range ids[1 : 1+resumed] {
+		sent = append(sent, adapters.Unfinished{ID: id, Begins: turn.ContinueText}, adapters.Unfinished{ID: id, Begins: permission.WordsHead})
 	}
 	for _, m := range steered {
 		if !m.Refused {
-			sent = append(sent, adapters.Unfinished{ID: m.ID, Begins: m.Text})
+			sent = append(sent, adapters.Unfinished{ID: promptIDs(a.adapter, m.ID)[1], Begins: m.Text})
 		}
 	}
 	return sent

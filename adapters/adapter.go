@@ -227,7 +227,7 @@ type Launch struct {
 
 // Unfinished is a prompt of a turn that was broken off.
 type Unfinished struct {
-	// ID is that of the prompt's message; see [Prompt].
+	// ID is that of its block.
 	ID string
 	// Begins is how its text begins; "" if it is not known.
 	Begins string

@@ -66,25 +66,14 @@ func (r *Resume) Prompt(m Message) Message {
 	return m
 }
 
-// Sent returns the prompts that agents may have had of a message up to now, in the order in
-// which they were sent, as they begin.
-func (r *Resume) Sent(m Message) []Message {
-	sent := []Message{m}
-	for times := 1; r != nil && times <= r.Times; times++ {
-		id := resumeID(m.ID, times)
-		sent = append(sent, Message{ID: id, Text: ContinueText}, Message{ID: id, Text: permission.WordsHead})
-	}
-	return sent
-}
-
 func resumeID(messageID string, times int) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s resumed %d", messageID, times)).String()
 }
 
 // PromptIDs returns the ids that the blocks of a message may have, which the agent may have
 // been sent again: more than an execution can have, which is parked MaxParks times at most,
-// and loses at most MaxResumes hosts and on each MaxResumes runners. blockID returns the id
-// of the agent's block of a prompt.
+// and loses at most MaxResumes hosts and on each MaxResumes runners. The first two are those
+// of the message itself. blockID returns the id of the agent's block of a prompt.
 func PromptIDs(messageID string, blockID func(string) string) []string {
 	ids := []string{messageID, blockID(messageID)} // the server's block of it, and the agent's
 	for times := 1; times <= MaxResumes*(MaxResumes+1)+MaxParks; times++ {
