@@ -22,8 +22,10 @@ type cursor struct {
 	// Log is the last row of the agent's own log of events: it names every
 	// message and part that has changed since.
 	Log int64 `json:"log"`
-	// Times are the latest time_updated of the tables that have one.
-	Times map[string]int64 `json:"times,omitempty"`
+	// Times are the latest time_updated of the tables that have one, and Last the checksums
+	// of the rows with that time, by table and rowid; of maxLast of them, if they are more.
+	Times map[string]int64            `json:"times,omitempty"`
+	Last  map[string]map[int64]string `json:"last,omitempty"`
 	// Sums are checksums of the tables that are exported whole.
 	Sums map[string]string `json:"sums,omitempty"`
 	// Schema is the checksum of the tables' and indexes' SQL.
@@ -32,6 +34,27 @@ type cursor struct {
 	// means that nothing has changed. "" if not known.
 	Print string `json:"print,omitempty"`
 }
+
+func newCursor() cursor {
+	return cursor{Times: map[string]int64{}, Last: map[string]map[int64]string{}, Sums: map[string]string{}}
+}
+
+// updated records a row with the time of its last change.
+func (c *cursor) updated(table string, rowid, at int64, row []byte) {
+	if at < c.Times[table] {
+		return
+	}
+	if at > c.Times[table] || c.Last[table] == nil {
+		c.Times[table], c.Last[table] = at, map[int64]string{}
+	}
+	delete(c.Last[table], rowid)
+	if len(c.Last[table]) < maxLast {
+		c.Last[table][rowid] = sumOf(row)
+	}
+}
+
+// maxLast bounds a cursor: a table whose rows were all changed at once may be of any length.
+const maxLast = 256
 
 // Export writes the rows that have changed. They are read in place. If that can't
 // be done, as with a file that a tool has closed, it is copied first.
@@ -139,7 +162,8 @@ func (e *exporter) export(db, wal opener) (cursor, error) {
 // changes exports from a database that does not change meanwhile.
 func (e *exporter) changes(db queryer, print string) (cursor, error) {
 	e.db, e.w = db, newLineWriter(e.take)
-	e.now = cursor{Times: map[string]int64{}, Sums: map[string]string{}, Print: print}
+	e.now = newCursor()
+	e.now.Print = print
 	if err := e.rows(); err != nil {
 		return e.was, err
 	}
@@ -398,20 +422,23 @@ func (e *exporter) timed(table string) bool {
 	return err == nil && n == 1
 }
 
-// newer writes rows that may have changed since: those of the last known
-// millisecond are written again. So are those that the log names, if their times are before
-// that: the clock may have been set back.
+// newer writes rows that have changed since, those of the last known millisecond by their
+// content. So are those that the log names, if their times are before that: the clock may
+// have been set back.
 func (e *exporter) newer(table string, ids []string) error {
 	e.now.Times[table] = e.was.Times[table]
 	written := map[string]bool{}
-	err := e.w.query(e.db, table, "WHERE time_updated >= ?", func(columns []string, values []any) {
-		if at, ok := values[slices.Index(columns, "time_updated")].(int64); ok {
-			e.now.Times[table] = max(e.now.Times[table], at)
-		}
+	err := eachRow(e.db, table, "WHERE time_updated >= ?", func(l rowLine, columns []string, values []any) error {
+		at, _ := values[slices.Index(columns, "time_updated")].(int64)
+		e.now.updated(table, l.Rowid, at, l.Row)
 		if len(ids) > 0 {
 			id, _ := values[slices.Index(columns, "id")].(string)
 			written[strings.Clone(id)] = true
 		}
+		if at == e.was.Times[table] && e.was.Last[table][l.Rowid] == sumOf(l.Row) {
+			return nil
+		}
+		return e.w.add(l)
 	}, e.was.Times[table])
 	if err != nil {
 		return err
@@ -449,7 +476,7 @@ func (e *exporter) whole(table string) error {
 // Cursor returns the cursor behind lines, made from their content. Behind an
 // export that was cut off it is empty: everything is exported again.
 func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
-	c := cursor{Times: map[string]int64{}, Sums: map[string]string{}}
+	c := newCursor()
 	whole := map[string]digest{}
 	schema, startOver, cutOff := newDigest(), true, false
 	br := bufio.NewReaderSize(lines, 1<<16)
@@ -467,7 +494,7 @@ func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 		}
 		switch {
 		case l.Reset:
-			c = cursor{Times: map[string]int64{}, Sums: map[string]string{}}
+			c = newCursor()
 			whole, startOver, cutOff = map[string]digest{}, true, l.Export == exportBegun
 		case l.Schema != "":
 			if startOver {
@@ -479,6 +506,8 @@ func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 			cutOff = l.Export == exportBegun
 		case l.Clear:
 			whole[l.Table] = newDigest()
+		case l.Gone != "":
+			delete(c.Last, l.Table) // another row may get its number
 		default:
 			c.pass(&l, raw, whole)
 		}
@@ -511,6 +540,6 @@ func (c *cursor) pass(l *rowLine, raw []byte, whole map[string]digest) {
 		Updated int64 `json:"time_updated"`
 	}
 	if json.Unmarshal(l.Row, &row) == nil && row.Updated > 0 {
-		c.Times[l.Table] = max(c.Times[l.Table], row.Updated)
+		c.updated(l.Table, l.Rowid, row.Updated, l.Row)
 	}
 }

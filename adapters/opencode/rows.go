@@ -252,4 +252,11 @@ func (d digest) add(row []byte) {
 	_, _ = io.WriteString(d.h, "\n")
 }
 
+// sumOf returns the checksum of one row.
+func sumOf(row []byte) string {
+	d := newDigest()
+	d.add(row)
+	return d.sum()
+}
+
 func (d digest) sum() string { return strconv.FormatUint(d.h.Sum64(), 16) }
