@@ -97,6 +97,7 @@ func TestR48BlocksSyncAsSoonAsComplete(t *testing.T) {
 // TestR58SubagentsDoNotPolluteMain and R74: the events of a subagent have the tool-use
 // id as their conversation; main has only the reference block.
 func TestR58SubagentsDoNotPolluteMain(t *testing.T) {
+	withClaude(t)
 	onSharedHost(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SUBAGENT TOOL bash: echo inner-tool ANDTHEN SAY inner words").Err())
