@@ -506,8 +506,6 @@ func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 			cutOff = l.Export == exportBegun
 		case l.Clear:
 			whole[l.Table] = newDigest()
-		case l.Gone != "":
-			delete(c.Last, l.Table) // another row may get its number
 		default:
 			c.pass(&l, raw, whole)
 		}
@@ -526,7 +524,7 @@ func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 	return json.Marshal(c)
 }
 
-// pass records a row that was exported.
+// pass records a row that was exported, or that it is gone.
 func (c *cursor) pass(l *rowLine, raw []byte, whole map[string]digest) {
 	if d, ok := whole[l.Table]; ok {
 		d.add(bytes.TrimSuffix(raw, []byte("\n")))
@@ -534,6 +532,10 @@ func (c *cursor) pass(l *rowLine, raw []byte, whole map[string]digest) {
 	}
 	if l.Table == logTable {
 		c.Log = max(c.Log, l.Rowid)
+		return
+	}
+	if l.Gone != "" {
+		delete(c.Last, l.Table) // another row may get its number
 		return
 	}
 	var row struct {
