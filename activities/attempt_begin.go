@@ -71,8 +71,9 @@ func (a *attempt) unfinished() []adapters.Unfinished {
 	for _, id := range ids[1 : 1+resumed] {
 		sent = append(sent, adapters.Unfinished{ID: id, Begins: turn.ContinueText}, adapters.Unfinished{ID: id, Begins: permission.WordsHead})
 	}
+	steers := a.adapter.Info().Capabilities.Steer // a message may have been offered that was not sent
 	for _, m := range steered {
-		if !m.Refused {
+		if steers && !m.Refused {
 			sent = append(sent, adapters.Unfinished{ID: promptIDs(a.adapter, m.ID)[1], Begins: m.Text})
 		}
 	}

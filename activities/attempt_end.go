@@ -127,7 +127,7 @@ func (a *attempt) keepLost(ctx context.Context, f turn.Finish) error {
 	if f.Ending.Exited {
 		blocks, a.agent.Launch.Unfinished = nil, a.unfinished()
 		if err := a.host.Complete(ctx, a.agent); err != nil {
-			return fmt.Errorf("look for lost blocks: %w", err)
+			return fmt.Errorf("name the prompt that the agent had last: %w", err)
 		}
 	} else {
 		a.history = nil // it has no blocks

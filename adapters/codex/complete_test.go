@@ -102,7 +102,7 @@ func TestCompleteNamesAPrompt(t *testing.T) {
 }
 
 // The added line is the one that the program writes, and the program continues behind it: its
-// model hears the prompt once.
+// model has the prompt once.
 func TestCompleteIsWhatTheProgramWrites(t *testing.T) {
 	t.Parallel()
 	r := adaptertest.New(t, conforming(), adaptertest.Options{})
