@@ -73,16 +73,23 @@ func promptCut(t *testing.T, k *killable, word string) *steered {
 	return s
 }
 
-// steerCut sends one to a working agent, which then takes it.
+// steerCut sends one to a working agent, which then takes it. As in steerInTool another
+// session is tried if the offer is not answered in time.
 func steerCut(t *testing.T, k *killable, word string) *steered {
-	s := &steered{staged: stage(t, k.dir, codex.Name), word: word}
-	s.openGate(0)
-	letGo := s.inTool()
-	var err error
-	s.next, err = s.h.Send(testContext(t), session.Message{Text: s.text(), WhenBusy: session.BusySteer})
-	require.NoError(t, err)
-	letGo()
-	return s
+	for try := 1; ; try++ {
+		s := &steered{staged: stage(t, k.dir, codex.Name), word: word}
+		s.openGate(0)
+		letGo := s.inTool()
+		var err error
+		s.next, err = s.h.Send(testContext(t), session.Message{Text: s.text(), WhenBusy: session.BusySteer})
+		require.NoError(t, err)
+		if s.next.Handling == session.HandlingHanded {
+			letGo()
+			return s
+		}
+		require.Less(t, try, 3, "the agent is never asked in time")
+		require.NoError(t, s.h.Close(testContext(t)))
+	}
 }
 
 // cutWord is in the messages behind which Codex is killed.
