@@ -229,7 +229,9 @@ func TestOutageStreamDeleted(t *testing.T) {
 	require.True(t, slices.ContainsFunc(payloads[event.Log](l.all()), func(e event.Log) bool {
 		return strings.Contains(e.Message, "the stream was deleted or emptied in the middle of the turn")
 	}), "the session's events say what happened")
-	require.Contains(t, w.worker.Said(), "the stream was deleted: it is made anew")
+	require.Eventually(t, func() bool {
+		return strings.Contains(w.worker.Said(), "the stream was deleted: it is made anew")
+	}, patience, tick, "an event may be published, and arrive, before the line that the worker prints")
 	res, err := m.h.Wait(testContext(t), m.receipt)
 	require.NoError(t, err)
 	require.NoError(t, res.Err())
