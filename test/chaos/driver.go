@@ -97,11 +97,10 @@ type driver struct {
 	changed chan struct{}
 	kills   map[Kind]int
 	// noted are the notes in order, notes how often each occurred.
-	noted []string
-	notes map[string]int
-	found []Finding
-	// deleted are the times at which the stream was deleted.
-	deleted []time.Time
+	noted   []string
+	notes   map[string]int
+	found   []Finding
+	deleted []deletion
 	// hostiles counts the sessions of [HostileTool]. running is the context of the
 	// whole run, since they may outlive the killing.
 	hostiles int

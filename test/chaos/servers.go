@@ -41,6 +41,13 @@ func (d *driver) killStack(ctx context.Context) bool {
 	return true
 }
 
+// deletion is a time without a stream.
+type deletion struct {
+	at time.Time
+	// back is when the stream was made anew, zero until then.
+	back time.Time
+}
+
 // deleteStream deletes the stream. Only events that subscribers had not read yet may be
 // lost.
 func (d *driver) deleteStream(ctx context.Context) bool {
@@ -49,22 +56,42 @@ func (d *driver) deleteStream(ctx context.Context) bool {
 	}
 	d.strike(StreamDelete, func(*testCase) bool { return true }, "")
 	d.mu.Lock()
-	d.deleted = append(d.deleted, time.Now())
+	n := len(d.deleted)
+	d.deleted = append(d.deleted, deletion{at: time.Now()})
 	d.mu.Unlock()
 	err := d.withStream(ctx, func(ctx context.Context, js jetstream.JetStream) error { return js.DeleteStream(ctx, "SOJOURN") })
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		d.note("delete the stream: %v", err)
 	}
+	go d.awaitStream(context.WithoutCancel(ctx), n)
 	return true
 }
 
-// deletions returns the times after since at which the stream was deleted.
+// awaitStream records when the stream is back after a deletion.
+func (d *driver) awaitStream(ctx context.Context, n int) {
+	_ = insist(ctx, func(ctx context.Context) error { // at worst it counts as away
+		return d.withStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+			s, err := js.Stream(ctx, "SOJOURN")
+			if err != nil {
+				return err
+			}
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.deleted[n].back = s.CachedInfo().Created
+			return nil
+		})
+	})
+}
+
+// deletions returns the times at which the stream was deleted, of those that a session
+// that began at since may know: it was deleted after that, or was not back. A session
+// that begins while there is no stream can't know that it had no events.
 func (d *driver) deletions(since time.Time) (out []time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, at := range d.deleted {
-		if at.After(since) {
-			out = append(out, at)
+	for _, x := range d.deleted {
+		if x.at.After(since) || x.back.IsZero() || x.back.After(since) {
+			out = append(out, x.at)
 		}
 	}
 	return out

@@ -126,8 +126,8 @@ type Observed struct {
 	// Announced are the sequence numbers at which, by an error to the subscriber, the
 	// events continue.
 	Announced []uint64
-	// Deleted are the times in the session's life at which the stream was
-	// deleted.
+	// Deleted are the times at which the stream was deleted, in the session's life or
+	// so shortly before that there was none when it began.
 	Deleted []time.Time
 }
 
