@@ -59,7 +59,7 @@ func sojournJSON(t *testing.T, v any, args ...string) {
 }
 
 // waitsFor matches the lines that a command prints after it has waited for two seconds.
-var waitsFor = regexp.MustCompile(`(?m)^sojourn: (waiting for a worker to take .*|session \S+ waits for .*|the agent is at work; .*)\n`)
+var waitsFor = regexp.MustCompile(`(?m)^sojourn: (waiting for a worker to take .*|session \S+ waits for .*|the agent is at work; .*|waiting for \S+ to answer)\n`)
 
 // refused checks for one line and a hint, an exit code, and nothing on standard output.
 // On a busy machine the command may have printed before that it waits.

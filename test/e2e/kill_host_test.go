@@ -124,7 +124,7 @@ func (k *killable) lose() {
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	require.NoError(k.t, os.RemoveAll(k.dir))
+	require.True(k.t, waits(func() bool { return os.RemoveAll(k.dir) == nil }), "a process that is dying may still write")
 }
 
 // listener follows a session's stream all the time, and records when it received each

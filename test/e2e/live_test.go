@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -478,12 +479,13 @@ func TestR72ListChanges(t *testing.T) {
 
 // listen passes changes on. listening is closed once no change can be missed.
 func listen(ctx context.Context, c *session.Client, heard chan<- stream.Change, listening chan struct{}) {
+	ready := sync.OnceFunc(func() { close(listening) }) // it is said again after each new connection
 	for c, err := range c.Changes(ctx) {
 		switch {
 		case err != nil:
 			return
 		case c.Kind == stream.ChangeMissed:
-			close(listening)
+			ready()
 		default:
 			select {
 			case heard <- c:

@@ -211,7 +211,7 @@ func TestOutageStreamDeleted(t *testing.T) {
 	require.NoError(t, err)
 	l := follow(t, m.h)
 	l.until(t, 0, func(ev event.Event) bool { return ev.Context.Seq == tail.LastSeq })
-	w.deleteStream(t)
+	w.deleteStream(t) // by then the turn may have appended that a transcript has grown
 	spaceOf(t).Model.Open(m.gateA)
 	require.NoError(t, spaceOf(t).Model.Waiting(testContext(t), m.gateB))
 	spaceOf(t).Model.Open(m.gateB)
@@ -219,7 +219,8 @@ func TestOutageStreamDeleted(t *testing.T) {
 	gap, told := errors.AsType[*stream.GapError](l.err)
 	require.True(t, told, "subscribers get an error: %v", l.err)
 	require.ErrorIs(t, gap, stream.ErrPurged)
-	require.Equal(t, tail.LastSeq+1, gap.Want)
+	require.Equal(t, last(l.all()).Context.Seq+1, gap.Want)
+	require.Greater(t, gap.Want, tail.LastSeq)
 	l = followAfter(t, m.h, gap.Have-1)
 	l.until(t, 0, nth[event.QueryCompleted](1))
 	for i, ev := range l.all() {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,8 @@ func TestR124BusyIsNotEvicted(t *testing.T) {
 		require.NoError(c, err)
 		return i.Phase == "waiting for a sandbox" && strings.Contains(i.WaitsFor, "waiting for a free slot")
 	}, patience, tick, "the wait is reported")
-	require.Regexp(t, h.ID()+` .* running \(waiting for a free slot.*\) `, sojourn(t, "ls"))
+	held := regexp.MustCompile(h.ID() + ` .* running \(waiting for a free slot.*\) `)
+	require.Eventually(t, func() bool { return held.MatchString(sojourn(t, "ls")) }, patience, tick, "not while an attempt looks for one")
 	require.Regexp(t, busy.ID()+` .* running  `, sojourn(t, "ls"))
 	require.Empty(t, payloads[event.EECreating](events(t, h)))
 	spaceOf(t).Model.Open(gate)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/google/uuid"
@@ -93,13 +94,14 @@ func TestR3CreateMakesNoSandbox(t *testing.T) {
 	ctx := testContext(t)
 	changes := make(chan stream.Change, 16)
 	listening := make(chan struct{})
+	ready := sync.OnceFunc(func() { close(listening) }) // it is said again after each new connection
 	go func() {
 		for c, err := range spaceOf(t).Client.Changes(ctx) {
 			if err != nil {
 				return
 			}
 			if c.Kind == stream.ChangeMissed {
-				close(listening)
+				ready()
 				continue
 			}
 			changes <- c

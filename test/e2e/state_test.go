@@ -26,14 +26,13 @@ import (
 func inList(t *testing.T, id string) session.Summary {
 	t.Helper()
 	var all []session.Summary
-	sojournJSON(t, &all, "ls", "--limit", "1000")
-	for _, s := range all {
-		if s.SessionID == id {
-			return s
-		}
-	}
-	require.Fail(t, "not listed", id)
-	return session.Summary{}
+	at := -1
+	require.True(t, waits(func() bool {
+		sojournJSON(t, &all, "ls", "--limit", "1000")
+		at = slices.IndexFunc(all, func(s session.Summary) bool { return s.SessionID == id })
+		return at >= 0
+	}), "%s is not listed", id)
+	return all[at]
 }
 
 // TestTheAnswerIsNotAheadOfTheState: after the answer the session is idle, its turn is
@@ -92,9 +91,7 @@ func TestAnApprovalIsWaitedFor(t *testing.T) {
 	ctx := testContext(t)
 	h := open(t, session.Options{Permission: adapters.PermissionAsk})
 	r, asked := asksFor(t, h, "TOOL bash: touch allowed.txt")
-	now, err := h.Inspect(ctx)
-	require.NoError(t, err)
-	require.Equal(t, session.StatusWaiting, now.Status)
+	now := inspectUntil(ctx, t, h, func(i session.Inspection) bool { return i.Status == session.StatusWaiting })
 	require.Equal(t, []string{asked.RequestID}, now.Pending)
 	require.Equal(t, "waiting", now.Phase)
 	var s session.Summary
@@ -107,7 +104,7 @@ func TestAnApprovalIsWaitedFor(t *testing.T) {
 	answer := runProgram(t, "sojourn", "", nil, "respond", h.ID(), asked.RequestID, "allow")
 	require.Zero(t, answer.code, answer.err)
 	require.Contains(t, answer.err, "touch allowed.txt", "what is answered is shown first")
-	now, err = h.Inspect(ctx)
+	now, err := h.Inspect(ctx)
 	require.NoError(t, err)
 	require.NotEqual(t, session.StatusWaiting, now.Status)
 	require.Empty(t, now.Pending)
