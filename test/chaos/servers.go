@@ -69,7 +69,7 @@ func (d *driver) deleteStream(ctx context.Context) bool {
 
 // awaitStream records when the stream is back after a deletion.
 func (d *driver) awaitStream(ctx context.Context, n int) {
-	_ = insist(ctx, func(ctx context.Context) error { // at worst it counts as away
+	err := insist(ctx, func(ctx context.Context) error {
 		return d.withStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 			s, err := js.Stream(ctx, "SOJOURN")
 			if err != nil {
@@ -81,6 +81,9 @@ func (d *driver) awaitStream(ctx context.Context, n int) {
 			return nil
 		})
 	})
+	if err != nil {
+		d.note("the deleted stream is not back: %v", err)
+	}
 }
 
 // deletions returns the times at which the stream was deleted, of those that a session
