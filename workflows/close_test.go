@@ -117,7 +117,7 @@ func TestCancelIsClose(t *testing.T) {
 func TestR28CloseInWorkflow(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
-	p.w.deaf, p.w.deafOne = 3, "kid"
+	p.w.deaf, p.w.deafOne = 3, "child"
 	p.then(
 		func() { p.send("m1", "HOLD one") },
 		func() { p.update(session.UpdateSpawn, spawnOf("child", "HOLD on")) },
