@@ -12,7 +12,8 @@ import (
 // Background returns the commands that the tools of a sandbox's agent have left running,
 // sorted, without duplicates. Agents run the commands of their tools in separate kernel
 // sessions; other processes below an agent (servers of its tools, helpers) are part of it.
-// An agent that does not answer has none. Sessions that work in the sandbox are among them.
+// An agent that has ended has none; a runner that does not answer in time is named instead,
+// for its agent may have some. Sessions that work in the sandbox are among them.
 func (h *Host) Background(ctx context.Context, info sandbox.Info) []string {
 	ctx, cancel := context.WithTimeout(ctx, AckPatience)
 	defer cancel()
@@ -28,6 +29,9 @@ func (h *Host) Background(ctx context.Context, info sandbox.Info) []string {
 	})
 	if err != nil {
 		h.o.Log.Debug("look for commands in the background", "sandbox", info.SandboxID, "error", err)
+		if ctx.Err() != nil {
+			commands = []string{"a runner that does not answer"}
+		}
 	}
 	sharing, err := h.Sharing(ctx, info.SandboxID)
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -17,6 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/agenttools"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/permission"
+	"github.com/sojourn-run/sojourn/reducer/ticks"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -33,6 +36,14 @@ func useTool(t *testing.T, h *session.Handle, agent, tool string, args any) stri
 	require.NoError(t, err)
 	require.NoError(t, say(t, h, "CALL "+spawning(agent, tool)+" "+string(input)).Err())
 	return lastOutput(t, h)
+}
+
+// agentsIn decodes a tool's result about some agents.
+func agentsIn(t *testing.T, text string) (all []agenttools.Agent) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(text), &all), text)
+	require.NotEmpty(t, all, text)
+	return all
 }
 
 // oneAgent decodes a tool's result about one agent.
@@ -54,6 +65,10 @@ func TestR34FromToolHandlers(t *testing.T) {
 		parent := open(t, session.Options{Agent: name, Spawn: true})
 		spawned := oneAgent(t, useTool(t, parent, name, agenttools.SpawnAgent,
 			agenttools.Spawn{Agent: "codex", Prompt: "SAY the child's words", Description: "say it"}))
+		for spawned.Status == agenttools.Running {
+			// On a busy machine the child took longer than the tool waits.
+			spawned = agentsIn(t, useTool(t, parent, name, agenttools.WaitAgent, agenttools.Wait{AgentIDs: []string{spawned.AgentID}}))[0]
+		}
 		require.Equal(t, agenttools.Answered, spawned.Status)
 		require.Equal(t, "the child's words", spawned.Answer)
 		require.Equal(t, "codex", spawned.Agent)
@@ -92,8 +107,7 @@ func TestSpawnedByAnAgentOutlivesTheWorker(t *testing.T) {
 	running := oneAgent(t, useTool(t, parent, name, agenttools.SpawnAgent, agenttools.Spawn{Prompt: "GATE " + gate + " ANDTHEN SAY late words", WaitSeconds: &now}))
 	require.Equal(t, agenttools.Running, running.Status)
 	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
-	var listed []agenttools.Agent
-	require.NoError(t, json.Unmarshal([]byte(useTool(t, parent, name, agenttools.ListAgents, agenttools.List{})), &listed))
+	listed := agentsIn(t, useTool(t, parent, name, agenttools.ListAgents, agenttools.List{}))
 	require.Len(t, listed, 1)
 	require.Equal(t, running.AgentID, listed[0].AgentID)
 
@@ -103,7 +117,9 @@ func TestSpawnedByAnAgentOutlivesTheWorker(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		i, err := parent.Inspect(ctx)
-		return err == nil && len(i.LastTools) > 0
+		return err == nil && slices.ContainsFunc(i.LastTools, func(c ticks.Tool) bool {
+			return strings.Contains(c.Name, agenttools.WaitAgent) && c.Output == nil
+		})
 	}, patience, tick)
 	require.NoError(t, w.Kill())
 	startWorkerIn(t, w.dataDir)
@@ -111,8 +127,7 @@ func TestSpawnedByAnAgentOutlivesTheWorker(t *testing.T) {
 	res, err := parent.Wait(ctx, r)
 	require.NoError(t, err)
 	require.NoError(t, res.Err())
-	var waited []agenttools.Agent
-	require.NoError(t, json.Unmarshal([]byte(lastOutput(t, parent)), &waited), lastOutput(t, parent))
+	waited := agentsIn(t, lastOutput(t, parent))
 	require.Equal(t, agenttools.Answered, waited[0].Status)
 	require.Equal(t, "late words", waited[0].Answer)
 	none := open(t, session.Options{Agent: name})

@@ -60,12 +60,17 @@ func requireDense(t *testing.T, h *session.Handle) []event.Event {
 func requireNothingLeft(t *testing.T, w *worker, h *session.Handle) {
 	t.Helper()
 	eventually(t, func(c *assert.CollectT) bool {
-		for _, pattern := range []string{"sandboxes/" + h.ID() + "-*", "bookmarks/" + h.ID() + "-*", "attempts/" + h.ID() + "-*"} {
+		for _, pattern := range []string{"sandboxes/" + h.ID() + "-*", "bookmarks/" + h.ID() + "-*"} {
 			found, err := filepath.Glob(filepath.Join(w.dataDir, pattern))
 			require.NoError(c, err)
-			if len(found) > 0 {
-				return false
-			}
+			require.Empty(c, found)
+		}
+		attempts, err := filepath.Glob(filepath.Join(w.dataDir, "attempts", "*"))
+		require.NoError(c, err)
+		for _, path := range attempts {
+			// The file may be removed in between: then it is no attempt's any more.
+			data, _ := os.ReadFile(path)
+			require.NotContains(c, string(data), h.ID(), path)
 		}
 		return true
 	}, patience, tick)

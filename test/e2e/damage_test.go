@@ -143,10 +143,12 @@ func TestDamageIsVisible(t *testing.T) {
 	segments, err := filepath.Glob(filepath.Join(dir, "sandboxes", h.ID()+"-*", "control", "spool", "*.jsonl"))
 	require.NoError(t, err)
 	require.Len(t, segments, 1)
-	data, err := os.ReadFile(segments[0])
-	require.NoError(t, err)
-	at := bytes.LastIndex(data, []byte("Running it."))
-	require.Positive(t, at)
+	at := -1
+	require.Eventually(t, func() bool {
+		data, err := os.ReadFile(segments[0])
+		at = bytes.LastIndex(data, []byte("Running it."))
+		return err == nil && at > 0
+	}, patience, tick, "the runner writes what the agent printed")
 	f, err := os.OpenFile(segments[0], os.O_WRONLY, 0)
 	require.NoError(t, err)
 	_, err = f.WriteAt([]byte("r"), int64(at))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 
@@ -62,7 +63,10 @@ func TestDrain(t *testing.T) {
 
 	require.NoError(t, first.stop())
 	startWorkerIn(t, first.dataDir)
-	require.Regexp(t, host+` has 0 sandboxes and is being drained`, program(t, "doctor").out)
+	eventually(t, func(c *assert.CollectT) bool {
+		require.Regexp(c, host+` has 0 sandboxes and is being drained`, program(t, "doctor").out)
+		return true
+	}, patience, tick)
 	require.Contains(t, sojourn(t, "drain", host, "--undo"), "makes sandboxes again")
 	require.Contains(t, sojourn(t, "drain", other, "--no-wait"), "is being drained")
 	fresh := open(t, session.Options{})

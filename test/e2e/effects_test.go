@@ -48,9 +48,7 @@ func stageHalfDone(t *testing.T, dir, store, agent string, then permission.OnLos
 		h, err = spaceOf(t).Client.Get(testContext(t), strings.TrimSpace(made.out))
 		require.NoError(t, err)
 	}
-	s := stageIn(t, dir, h, func(*staged) string { return "" })
-	s.openGate(0)
-	return halfDone{s, agent, then, allow}
+	return halfDone{stageIn(t, dir, h, func(*staged) string { return "" }), agent, then, allow}
 }
 
 // TestR52UnknownEffect: a call that was running when its host was lost has a result of
@@ -75,11 +73,17 @@ func TestR52UnknownEffect(t *testing.T) {
 		all = append(all, stageHalfDone(t, first.dir, store, agent, permission.LossAsk, true),
 			stageHalfDone(t, first.dir, store, agent, permission.LossAsk, false), stageHalfDone(t, first.dir, store, agent, permission.LossFail, false))
 	}
+	// The commands begin when all else is ready: an agent ends one that runs for long.
 	for _, s := range all {
-		s.inTool()
-		s.callsStreamed(1)
+		s.atGate(0)
 	}
 	startKillable(t, "SOJOURN_PROFILES="+store)
+	for _, s := range all {
+		s.openGate(0)
+	}
+	for _, s := range all {
+		s.inTool()
+	}
 	first.lose()
 	for _, s := range all {
 		s.goOn()

@@ -47,7 +47,7 @@ func TestWarmTurnHistory(t *testing.T) {
 // machine lost is taken over and says once more what it waits for: it is asked again.
 func warmTurn(t *testing.T, h *session.Handle, text string) int {
 	t.Helper()
-	for testContext(t).Err() == nil {
+	for ctx := testContext(t); ctx.Err() == nil; {
 		before := history(t, h)
 		require.NoError(t, say(t, h, text).Err())
 		awaitIdle(t, h)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -127,16 +129,15 @@ func (w *world) awaitBeat(t *testing.T, id, text string) {
 	defer c.Close()
 	require.Eventually(t, func() bool {
 		d, err := c.DescribeWorkflowExecution(testContext(t), id, "")
-		if err != nil {
-			return false
-		}
-		for _, a := range d.PendingActivities {
-			for _, p := range a.GetHeartbeatDetails().GetPayloads() {
-				if strings.Contains(string(p.Data), text) {
-					return true
-				}
-			}
-		}
-		return false
+		return err == nil && slices.ContainsFunc(d.PendingActivities, beatHas(text))
 	}, patience, tick, "the heartbeat has %s", text)
+}
+
+// beatHas returns whether an activity's latest heartbeat has a text.
+func beatHas(text string) func(*workflowpb.PendingActivityInfo) bool {
+	return func(a *workflowpb.PendingActivityInfo) bool {
+		return slices.ContainsFunc(a.GetHeartbeatDetails().GetPayloads(), func(p *commonpb.Payload) bool {
+			return strings.Contains(string(p.Data), text)
+		})
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,6 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer/overview"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/harness"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // reasons returns why the sandboxes of a session ended, in order.
@@ -197,6 +200,38 @@ func TestR108BackgroundWorkIsNotCut(t *testing.T) {
 		require.FileExists(t, filepath.Join(dir, "made"))
 		require.NoError(t, h.Close(testContext(t)))
 	})
+}
+
+// TestR108NoAnswerIsNotIdle: while a sandbox's runner does not answer, commands may be at
+// work; the sandbox stays, and ends with the idle timeout once the runner says that none is.
+func TestR108NoAnswerIsNotIdle(t *testing.T) {
+	skip.InShort(t, "TestR108BackgroundWorkIsNotCut has a runner that answers; this one waits for the end of patience")
+	inOwnNamespace(t)
+	w, dir := startWorker(t), t.TempDir()
+	h := open(t, session.Options{IdleTimeoutMS: 200, Workspace: dir})
+	require.NoError(t, say(t, h, "TOOL bash: setsid sh -c 'touch begun; until [ -e go ]; do sleep 0.1; done; touch made' >/dev/null 2>&1 & until [ -e begun ]; do sleep 0.1; done").Err())
+	awaitBackground := func(what string) {
+		eventually(t, func(c *assert.CollectT) bool {
+			now, err := h.Inspect(testContext(t))
+			require.NoError(c, err)
+			return slices.Contains(now.Background, what) || now.Sandbox == nil
+		}, patience, tick, what)
+		require.Empty(t, reasons(t, h))
+	}
+	awaitBackground("sh")
+	runners, err := harness.Family(filepath.Join(w.dataDir, "sandboxes", h.ID()+"-"), 0)
+	require.NoError(t, err)
+	runners = slices.DeleteFunc(runners, func(p harness.Seen) bool { return !strings.Contains(p.Cmdline, " supervise") })
+	require.NotEmpty(t, runners)
+	require.NoError(t, harness.SignalSeen(syscall.SIGSTOP, runners...))
+	t.Cleanup(func() { require.NoError(t, harness.SignalSeen(syscall.SIGCONT, runners...)) })
+	awaitBackground("a runner that does not answer")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, "made")); return err == nil }, patience, tick)
+	require.NoError(t, harness.SignalSeen(syscall.SIGCONT, runners...))
+	heardUntil(t, h, 0, nth[event.EETerminated](1))
+	require.Equal(t, []string{"idle"}, reasons(t, h))
+	require.NoError(t, h.Close(testContext(t)))
 }
 
 // TestR110TranscriptWatching: subscribers receive events about the transcript's growth

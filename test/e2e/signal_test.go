@@ -108,7 +108,8 @@ func TestASignalGoesBeforeALaterUpdate(t *testing.T) {
 	require.NoError(t, raw.SignalWorkflow(testContext(t), h.ID(), "", "message", map[string]any{"id": "first", "text": "SAY first"}))
 	sent := make(chan error, 1)
 	go func() {
-		_, err := h.Send(testContext(t), session.Message{ID: "second", Text: "SAY second"})
+		// Without the tests' patience: until a worker is there, other tests may run first.
+		_, err := h.Send(t.Context(), session.Message{ID: "second", Text: "SAY second"})
 		sent <- err
 	}()
 	onSharedHost(t)

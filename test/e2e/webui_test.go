@@ -122,6 +122,7 @@ func TestWebUIShowsARunningSession(t *testing.T) {
 	require.Equal(t, 2, snap.Turns)
 	require.Positive(t, *snap.CostUSD)
 	cost := fmt.Sprintf("$%.4f", *snap.CostUSD)
+	require.Eventually(t, func() bool { return beatHas("result: 1 billing/invoice.go")(pendingTurn(ctx, t, h.ID())) }, patience, tick, "the page has what the heartbeat has")
 
 	running, details := picture(t, "session-running.png"), picture(t, "session-details.png")
 	page := webUI(t, "shot", shared.Env["SOJOURN_UI_URL"], h.ID(), running)
