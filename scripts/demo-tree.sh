@@ -45,10 +45,14 @@ printf '\x1b[1;31m  ⚡ worker %s takes over\x1b[0m\n' "$WORKER"
 wait "$ANSWER"
 
 say "3. The tree, live"
-sojourn show "$ID" --tree
+sojourn show "$ID" --tree | tee "$DIR/tree"
 sojourn close "$ID"
 wait "$TAIL"
 
 say "4. The tree, from S3: no sandbox is left"
 sojourn show "$ID" --tree --from archive
+if [ "${MODEL:-scripted}" = scripted ] && grep -q '"status":"running","next"' <(grep -A3 'wait_agent ' "$DIR/tree"); then
+  echo "An agent had not answered when Claude Code's call stopped waiting for it, after 45 seconds: the machine is too busy." >&2
+  exit 1
+fi
 say "Done."

@@ -26,12 +26,9 @@ import (
 	"github.com/sojourn-run/sojourn/test/modelsim"
 )
 
-// patience bounds every wait of a rig, and longPatience those that take minutes on a
-// busy machine, such as 64 MiB byte by byte or thousands of words one by one.
-const (
-	patience     = 90 * time.Second
-	longPatience = 4 * time.Minute
-)
+// patience bounds every wait of a rig. On a busy machine a program's start may take more
+// than a minute, and 64 MiB byte by byte several.
+const patience = 4 * time.Minute
 
 // lease is how long an agent survives a test program that has exited.
 const lease = 10 * time.Minute
@@ -55,14 +52,12 @@ type Rig struct {
 	// earlier is what the session had when the scenario that is played began.
 	earlier earlier
 	// given are the workspace's files that the profile put there.
-	given map[string]bool
-	// patience bounds its waits.
-	patience time.Duration
-	options  Options
-	env      []string
-	place    *place
-	archive  *archive
-	conn     *runner.Conn
+	given   map[string]bool
+	options Options
+	env     []string
+	place   *place
+	archive *archive
+	conn    *runner.Conn
 	// followed is closed after the last record of the process.
 	followed chan struct{}
 	stop     context.CancelFunc
@@ -124,7 +119,7 @@ func New(t *testing.T, a Agent, o Options) *Rig {
 	t.Helper()
 	program := locate(t, a)
 	r := &Rig{
-		t: t, agent: a, options: o, patience: patience, archive: newArchive(a.Adapter),
+		t: t, agent: a, options: o, archive: newArchive(a.Adapter),
 		fold: reducer.NewBuilder(reducer.State{}), changed: make(chan struct{}),
 		random: rand.New(rand.NewPCG(1, seed(t.Name()))),
 		Model:  modelsim.New(modelsim.Options{Pace: time.Millisecond, Keep: 64}),
@@ -304,7 +299,7 @@ func (r *Rig) write(ctx context.Context, m adapters.Message) error {
 // Stop ends the process as a host does, and waits until all its records are read.
 func (r *Rig) Stop() {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), r.patience)
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
 	_, err := r.conn.Stop(ctx, runner.Grace{})
 	require.NoError(r.t, err)
@@ -336,7 +331,7 @@ func (r *Rig) ended() {
 	r.t.Helper()
 	select {
 	case <-r.followed:
-	case <-time.After(r.patience):
+	case <-time.After(patience):
 		require.FailNow(r.t, "the records of an agent that was ended did not end")
 	}
 	require.NoError(r.t, r.conn.Close())

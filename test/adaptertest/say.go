@@ -190,7 +190,7 @@ func (r *Rig) AwaitDelta(word string) {
 // until waits for a condition. met is called with the lock held, after every change.
 func (r *Rig) until(what string, met func() bool) {
 	r.t.Helper()
-	limit := time.After(r.patience)
+	limit := time.After(patience)
 	for {
 		r.mu.Lock()
 		ok, changed, faults := met(), r.changed, r.faults

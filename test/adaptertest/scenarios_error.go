@@ -62,7 +62,7 @@ func (r *Rig) endOfFailure(script string, from int) (idle event.SessionIdle, sto
 		ended = slices.ContainsFunc(events, isIdle)
 		silent := r.agent.RetriesSilently && r.Model.Stats().Total >= requests+2
 		return ended || silent || r.agent.RetriesForever && troubles(events) != ""
-	}, r.patience, 10*time.Millisecond, "neither an end nor a second try")
+	}, patience, 10*time.Millisecond, "neither an end nor a second try")
 	if ended {
 		return r.AwaitIdle(), false
 	}
@@ -111,7 +111,6 @@ func (r *Rig) playStreamCut() {
 const bigSize = 64 << 20
 
 func (r *Rig) playBigLine() {
-	r.patience = longPatience
 	script := r.agent.Big
 	if script == "" {
 		script = fmt.Sprintf("BIG %d", bigSize)
@@ -159,7 +158,6 @@ const slowDeltas = 20_000
 // playSlowReader stops reading in the middle of a turn. The agent continues, another
 // reader receives the end of the turn, and nothing is lost.
 func (r *Rig) playSlowReader() {
-	r.patience = longPatience
 	r.ok("SAY before")
 	r.HoldBack()
 	r.Send(fmt.Sprintf("DELTAS %d", slowDeltas))
@@ -185,7 +183,7 @@ func (r *Rig) playSlowReader() {
 // besides reads the records over another connection, up to the end of a turn.
 func (r *Rig) besides(turn int) (offset int64) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), r.patience)
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
 	paths := r.place.paths
 	conn, err := runner.Attach(ctx, r.place.sb, paths.Runner, paths.Socket, token, epoch)

@@ -27,7 +27,7 @@ func (r *Rig) AwaitFile(name string) {
 	require.Eventually(r.t, func() bool {
 		_, err := os.Stat(path)
 		return err == nil
-	}, r.patience, 10*time.Millisecond, "the tool did not begin")
+	}, patience, 10*time.Millisecond, "the tool did not begin")
 }
 
 // begun waits until the tool that creates the file "begun" runs and its call was streamed.
