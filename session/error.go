@@ -159,3 +159,16 @@ func fromQuery(err error) error {
 	}
 	return err
 }
+
+// Refusal returns how the stream reports an error of a signal, which has no caller to answer.
+func Refusal(err error) event.ErrorInfo {
+	info := event.ErrorInfo{Message: err.Error(), Code: TypeInvalid}
+	if invalid, ok := errors.AsType[*InvalidError](err); ok {
+		info.Field = invalid.Field
+	} else if errors.Is(err, ErrBusy) {
+		info.Code, info.Field = TypeBusy, "message.whenBusy"
+	} else if errors.Is(err, ErrConflict) {
+		info.Code, info.Field = TypeConflict, "message.id"
+	}
+	return info
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -30,6 +31,9 @@ type Message struct {
 	// one interrupts the turn, whose stop reason is then max_ticks. Default: the session's.
 	MaxTicks int `json:"maxTicks,omitempty"`
 }
+
+// clip shortens a value that an error quotes.
+func clip(s string) string { return s[:min(len(s), 64)] }
 
 // BusyPolicy chooses what happens to a message that arrives while a turn runs.
 type BusyPolicy string
@@ -83,12 +87,22 @@ func (m Message) validateTexts() error {
 	if err := validateUTF8("message.text", m.Text); err != nil {
 		return err
 	}
-	for _, p := range m.Parts {
-		if err := firstUTF8("message.parts", p.Text, "message.parts", p.URL, "message.parts", p.Data); err != nil {
+	for i, p := range m.Parts {
+		if err := validatePart(fmt.Sprintf("message.parts[%d]", i), p); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func validatePart(field string, p event.Part) error {
+	switch {
+	case p.Type != "text" && p.Type != "image":
+		return Invalid(field+".type", fmt.Sprintf("%q is unknown", clip(p.Type)), "text or image")
+	case p.Type == "image" && p.Data == "" && p.URL == "":
+		return Invalid(field, "is an image without data and url", "one of them")
+	}
+	return firstUTF8(field+".text", p.Text, field+".url", p.URL, field+".data", p.Data, field+".mediaType", p.MediaType)
 }
 
 // Size returns about how many bytes the message takes as JSON.
@@ -144,7 +158,7 @@ func (p BusyPolicy) validate() error {
 	case "", BusyQueue, BusyInterrupt, BusyReject, BusySteer:
 		return nil
 	}
-	return Invalid("message.whenBusy", fmt.Sprintf("%q is unknown", p), "queue, interrupt, reject or steer")
+	return Invalid("message.whenBusy", fmt.Sprintf("%q is unknown", clip(string(p))), "queue, interrupt, reject or steer")
 }
 
 // Receipt confirms that a message was accepted: it will be answered, or its
@@ -194,7 +208,7 @@ type InterruptRequest struct {
 
 // Validate checks what doesn't depend on the session.
 func (r InterruptRequest) Validate() error {
-	if err := validateUTF8("reason", r.Reason); err != nil || r.Message == nil {
+	if err := validateText("reason", r.Reason, maxReason); err != nil || r.Message == nil {
 		return err
 	}
 	return r.Message.Validate()
@@ -220,6 +234,12 @@ type SpawnRequest struct {
 	// ToolUseID is the tool call that this spawn answers, if any.
 	ToolUseID   string `json:"toolUseId,omitempty"`
 	Description string `json:"description,omitempty"`
+}
+
+// Validate checks what doesn't depend on the session, but for the options, which the child
+// completes with its parent's.
+func (r SpawnRequest) Validate() error {
+	return cmp.Or(validateText("toolUseId", r.ToolUseID, maxKeyword), validateText("description", r.Description, maxReason), r.Message.Validate())
 }
 
 // SpawnReply names the child.
@@ -258,11 +278,16 @@ func (r RespondRequest) Validate() error {
 		return Invalid("by", fmt.Sprintf("is %q, which is not a person", r.By), "who answers, or nothing")
 	case len(r.Input) > 0 && !json.Valid(r.Input):
 		return Invalid("input", "is no JSON", "the tool's whole input as JSON, or nothing to leave it as it is")
+	case len(r.Input) > MaxMessageBytes:
+		return Invalid("input", fmt.Sprintf("is %d bytes", len(r.Input)), fmt.Sprintf("at most %d bytes", MaxMessageBytes))
 	case len(r.By) > maxKeyword || !utf8.ValidString(r.By) || strings.ContainsFunc(r.By, unicode.IsControl):
 		return Invalid("by", "is no name", fmt.Sprintf("at most %d bytes of UTF-8 without control characters", maxKeyword))
 	}
-	return nil
+	return cmp.Or(validateText("message", r.Message, maxAnswer), validateText("requestId", r.RequestID, maxKeyword))
 }
+
+// maxAnswer bounds what a person tells the agent with a denial.
+const maxAnswer = 64 << 10
 
 // Waiting is the payload of the signal waiting: the permission requests of the
 // running execution that wait for a person, oldest first; none when it continues.
@@ -278,6 +303,14 @@ type EvictRequest struct {
 	SandboxID string `json:"sandboxId,omitempty"`
 	// Reason is the reason in the stream for the sandbox's end. Default: EvictManual.
 	Reason string `json:"reason,omitempty"`
+}
+
+// Validate checks what doesn't depend on the session.
+func (r EvictRequest) Validate() error {
+	if all := []string{EvictManual, EvictForSlot, EvictUnhealthy, EvictForDrain, EvictForAge, EvictForParent}; r.Reason != "" && !slices.Contains(all, r.Reason) {
+		return Invalid("reason", fmt.Sprintf("%q is unknown", clip(r.Reason)), "one of "+strings.Join(all, ", ")+", or nothing")
+	}
+	return nil
 }
 
 // Reasons of an eviction.
@@ -363,10 +396,8 @@ func (c Configure) Validate() error {
 			return err
 		}
 	}
-	if c.Model != nil {
-		if err := validateUTF8("model", *c.Model); err != nil {
-			return err
-		}
+	if err := validateText("model", orZero(c.Model), maxKeyword); err != nil {
+		return err
 	}
 	return validateBag(c.Metadata, c.Tags)
 }

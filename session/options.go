@@ -106,12 +106,15 @@ func (o Options) Validate() error {
 	if err := cmp.Or(validateMS("idleTimeoutMs", o.IdleTimeoutMS), validateMS("noProgressMs", o.NoProgressMS), validateLimits(o.Limits), validateMaxTicks("maxTicks", o.MaxTicks)); err != nil {
 		return err
 	}
-	for _, f := range []struct{ name, value string }{{"agent", o.Agent}, {"profile", o.Profile}, {"tenant", o.Tenant}} {
+	for _, f := range []struct{ name, value string }{{"agent", o.Agent}, {"profile", o.Profile}, {"tenant", o.Tenant}, {"model", o.Model}} {
 		if len(f.value) > maxKeyword {
 			return Invalid(f.name, fmt.Sprintf("is %d bytes", len(f.value)), fmt.Sprintf("at most %d bytes", maxKeyword))
 		}
 	}
 	if err := firstUTF8("agent", o.Agent, "profile", o.Profile, "tenant", o.Tenant, "model", o.Model, "workspace", o.Workspace, "title", o.Title, "systemPrompt", o.SystemPrompt); err != nil {
+		return err
+	}
+	if err := validateText("workspace", o.Workspace, maxReason); err != nil {
 		return err
 	}
 	if len(o.SystemPrompt) > MaxSystemPrompt {

@@ -50,7 +50,7 @@ func (e QueueEdit) Validate() error {
 	case e.Message != nil:
 		return e.Message.Validate()
 	}
-	return validateUTF8("reason", e.Reason)
+	return validateText("reason", e.Reason, maxReason)
 }
 
 // Find returns the place of a message; -1 if it is not queued.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
@@ -249,13 +250,13 @@ func TestTextsAreUTF8(t *testing.T) {
 	bad := "x\xff"
 	key := json.RawMessage(`"v"`)
 	for field, err := range map[string]error{
-		"message.text":  Message{Text: bad}.Validate(),
-		"message.parts": Message{Parts: []event.Part{{Type: "text", Text: bad}}}.Validate(),
-		"title":         Options{Agent: "a", Title: bad}.Validate(),
-		"model":         Options{Agent: "a", Model: bad}.Validate(),
-		"tags":          Configure{Tags: []string{bad}}.Validate(),
-		"metadata":      Configure{Metadata: map[string]json.RawMessage{bad: key}}.Validate(),
-		"reason":        InterruptRequest{Reason: bad}.Validate(),
+		"message.text":          Message{Text: bad}.Validate(),
+		"message.parts[0].text": Message{Parts: []event.Part{{Type: "text", Text: bad}}}.Validate(),
+		"title":                 Options{Agent: "a", Title: bad}.Validate(),
+		"model":                 Options{Agent: "a", Model: bad}.Validate(),
+		"tags":                  Configure{Tags: []string{bad}}.Validate(),
+		"metadata":              Configure{Metadata: map[string]json.RawMessage{bad: key}}.Validate(),
+		"reason":                InterruptRequest{Reason: bad}.Validate(),
 	} {
 		var invalid *InvalidError
 		require.ErrorAs(t, err, &invalid, field)
@@ -274,4 +275,87 @@ func TestMessageSizeCountsEscapes(t *testing.T) {
 		full := Message{Text: strings.Repeat(s, MaxMessageBytes/(len(data)-len(`""`)))}
 		require.ErrorContains(t, full.validateSize(), "bytes as JSON", "%q", s)
 	}
+}
+
+// TestRequestsAreBounded: no field of a request may be of any length, as many are carried
+// from run to run, and a value that is none of its kind is refused by its name.
+func TestRequestsAreBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", maxReason+1)
+	answer := func(change func(*RespondRequest)) error {
+		req := RespondRequest{RequestID: "r"}
+		change(&req)
+		return req.Validate()
+	}
+	part := func(p event.Part) error {
+		return Message{Parts: []event.Part{{Type: "text", Text: "first"}, p}}.Validate()
+	}
+	for _, c := range []struct {
+		field string
+		err   error
+	}{
+		{"reason", InterruptRequest{Reason: long}.Validate()},
+		{"reason", QueueEdit{MessageID: "m", Cancel: true, Reason: long}.Validate()},
+		{"reason", EvictRequest{Reason: "a whim"}.Validate()},
+		{"message", answer(func(r *RespondRequest) { r.Message = strings.Repeat("x", maxAnswer+1) })},
+		{"message", answer(func(r *RespondRequest) { r.Message = "\xff" })},
+		{"requestId", answer(func(r *RespondRequest) { r.RequestID = long })},
+		{"input", answer(func(r *RespondRequest) { r.Input = json.RawMessage(`"` + strings.Repeat("x", MaxMessageBytes) + `"`) })},
+		{"model", Options{Agent: "a", Model: long}.Validate()},
+		{"model", Configure{Model: &long}.Validate()},
+		{"workspace", Options{Agent: "a", Workspace: "/" + long}.Validate()},
+		{"description", SpawnRequest{Description: long, Message: Message{Text: "a"}}.Validate()},
+		{"toolUseId", SpawnRequest{ToolUseID: long, Message: Message{Text: "a"}}.Validate()},
+		{"message.text", SpawnRequest{}.Validate()},
+		{"message.parts[1].type", part(event.Part{Type: "video", URL: "x"})},
+		{"message.parts[1].type", part(event.Part{Type: long})},
+		{"message.parts[1]", part(event.Part{Type: "image", MediaType: "image/png"})},
+		{"message.whenBusy", Message{Text: "a", WhenBusy: BusyPolicy(long)}.Validate()},
+	} {
+		refuses(t, c.field, c.err)
+	}
+	for _, reason := range []string{"", EvictManual, EvictForSlot, EvictUnhealthy, EvictForDrain, EvictForAge, EvictForParent} {
+		require.NoError(t, EvictRequest{Reason: reason}.Validate())
+	}
+}
+
+// TestDecodeRequest: what is no request of its kind is refused with the field and what is
+// right. Decoded again for a replay, nothing that was accepted is refused.
+func TestDecodeRequest(t *testing.T) {
+	t.Parallel()
+	of := func(data string) *commonpb.Payload { return &commonpb.Payload{Data: []byte(data)} }
+	err := func(_ any, err error) error { return err }
+	for _, c := range []struct {
+		field, want string
+		err         error
+	}{
+		{"message", messageForm, err(DecodeRequest[Message](UpdateSend, of(`17`)))},
+		{"message.text", "a string", err(DecodeRequest[Message](UpdateSend, of(`{"text": 5}`)))},
+		{"message.txt", messageForm, err(DecodeRequest[Message](UpdateSend, of(`{"text": "a", "txt": "b"}`)))},
+		{"message.parts.0.data", "a string", err(DecodeRequest[Message](UpdateSend, of(`{"parts": [{"data": []}]}`)))},
+		{"message.maxTicks", "a whole number", err(DecodeRequest[Message](UpdateSend, of(`{"text": "a", "maxTicks": 1.5}`)))},
+		{"interrupt", "a JSON object", err(DecodeRequest[InterruptRequest](UpdateInterrupt, of(`"stop"`)))},
+		{"interrupt", "a JSON object", err(DecodeRequest[InterruptRequest](UpdateInterrupt, of(`{"reason": `)))},
+		{"reason", "a string", err(DecodeRequest[InterruptRequest](UpdateInterrupt, of(`{"reason": {}}`)))},
+		{"message.text", "a string", err(DecodeRequest[InterruptRequest](UpdateInterrupt, of(`{"message": {"text": true}}`)))},
+		{"clearQueue", "a bool", err(DecodeRequest[InterruptRequest](UpdateInterrupt, of(`{"clearQueue": "yes"}`)))},
+		{"allow", respondForm, err(DecodeRequest[RespondRequest](UpdateRespond, of(`{"requestId": "r"}`)))},
+		{"allowed", "a JSON object", err(DecodeRequest[RespondRequest](UpdateRespond, of(`{"requestId": "r", "allowed": true}`)))},
+		{"allow", "a bool", err(DecodeRequest[RespondRequest](UpdateRespond, of(`{"requestId": "r", "allow": "yes"}`)))},
+		{"tags", "a list", err(DecodeRequest[Configure](UpdateConfigure, of(`{"tags": "a"}`)))},
+		{"limits.costUsd", "a number", err(DecodeRequest[Configure](UpdateConfigure, of(`{"limits": {"costUsd": "1"}}`)))},
+		{"options.idleTimeoutMs", "a whole number", err(DecodeRequest[SpawnRequest](UpdateSpawn, of(`{"options": {"idleTimeoutMs": "1 h"}}`)))},
+	} {
+		refuses(t, c.field, c.err)
+		require.ErrorContains(t, c.err, "want "+c.want, c.field)
+	}
+	nothing, e := DecodeRequest[InterruptRequest](UpdateInterrupt, nil)
+	require.NoError(t, e)
+	require.Zero(t, nothing)
+	answer, e := DecodeRequest[RespondRequest](UpdateRespond, of(`{"requestId": "r", "allow": false, "input": {"a": 1}}`))
+	require.NoError(t, e)
+	require.Equal(t, RespondRequest{RequestID: "r", Input: json.RawMessage(`{"a": 1}`)}, answer)
+	again, e := AcceptedRequest[RespondRequest](of(`{"requestId": "r", "since": "a version before"}`))
+	require.NoError(t, e)
+	require.Equal(t, RespondRequest{RequestID: "r"}, again)
 }

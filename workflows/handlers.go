@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/contract"
@@ -24,7 +25,7 @@ func (r *run) listen(ctx workflow.Context) error {
 			Validator: func() error { return session.ToTemporal(r.open()) },
 		}),
 		update(r, session.UpdateConfigure, r.configureUpdate, r.validateConfigure),
-		update(r, session.UpdateRespond, r.respond, r.validateRespond),
+		update(r, session.UpdateRespond, func(ctx workflow.Context, req session.RespondRequest) (any, error) { return nil, r.respond(ctx, req) }, r.validateRespond),
 		update(r, session.UpdateEditQueue, r.editQueue, r.validateEditQueue),
 		update(r, session.UpdateSpawn, r.spawn, r.validateSpawn),
 		update(r, session.UpdateEvict, r.evict, r.validateEvict),
@@ -46,11 +47,22 @@ func (r *run) listen(ctx workflow.Context) error {
 	return nil
 }
 
-// update registers an update's handler with its validator.
-func update[Req any](r *run, name string, handler any, validate func(Req) error) error {
-	return workflow.SetUpdateHandlerWithOptions(r.ctx, name, handler, workflow.UpdateHandlerOptions{
-		Validator: func(req Req) error { return session.ToTemporal(validate(req)) },
-	})
+// update registers an update's handler with its validator. It decodes the payload itself, for
+// an error that names the field.
+func update[Req, Res any](r *run, name string, handle func(workflow.Context, Req) (Res, error), validate func(Req) error) error {
+	return workflow.SetUpdateHandlerWithOptions(r.ctx, name, func(ctx workflow.Context, raw converter.RawValue) (res Res, err error) {
+		req, err := session.AcceptedRequest[Req](raw.Payload())
+		if err != nil {
+			return res, session.ToTemporal(err)
+		}
+		return handle(ctx, req)
+	}, workflow.UpdateHandlerOptions{Validator: func(raw converter.RawValue) error {
+		req, err := session.DecodeRequest[Req](name, raw.Payload())
+		if err == nil {
+			err = validate(req)
+		}
+		return session.ToTemporal(err)
+	}})
 }
 
 // open refuses everything on a closing session.
@@ -62,10 +74,7 @@ func (r *run) open() error {
 }
 
 func (r *run) validateSend(m session.Message) error {
-	if err := r.open(); err != nil {
-		return err
-	}
-	if err := m.Validate(); err != nil {
+	if err := cmp.Or(r.open(), m.Validate()); err != nil {
 		return err
 	}
 	if _, again, err := r.repeated(m); again {
@@ -151,10 +160,7 @@ func (r *run) validateInterrupt(req session.InterruptRequest) error {
 	if x := req.ExecutionID; x != "" && (r.cur == nil || r.cur.queued.ExecutionID != x) {
 		return session.Invalid("executionId", fmt.Sprintf("%q does not run", x), "the execution that runs")
 	}
-	if req.Message == nil {
-		return nil
-	}
-	if err := req.Message.Validate(); err != nil {
+	if err := req.Validate(); err != nil || req.Message == nil {
 		return err
 	}
 	if _, again, err := r.repeated(*req.Message); again {
@@ -201,10 +207,7 @@ func (r *run) interruptTree(ctx workflow.Context, reason string) bool {
 // validateConfigure checks the resulting metadata: it is carried from run to run, so many
 // small changes must not make it grow either.
 func (r *run) validateConfigure(c session.Configure) error {
-	if err := r.open(); err != nil {
-		return err
-	}
-	if err := c.Validate(); err != nil {
+	if err := cmp.Or(r.open(), c.Validate()); err != nil {
 		return err
 	}
 	c.Metadata = r.st.MergedMetadata(c)
@@ -235,10 +238,7 @@ func (r *run) configure(c session.Configure) bool {
 }
 
 func (r *run) validateRespond(req session.RespondRequest) error {
-	if err := r.open(); err != nil {
-		return err
-	}
-	if err := req.Validate(); err != nil {
+	if err := cmp.Or(r.open(), req.Validate()); err != nil {
 		return err
 	}
 	if r.cur == nil {
@@ -292,11 +292,11 @@ func (r *run) answered(cur *turn, requestID string) {
 	r.publish()
 }
 
-func (r *run) evict(_ workflow.Context, req session.EvictRequest) error {
+func (r *run) evict(_ workflow.Context, req session.EvictRequest) (any, error) {
 	if r.st.Sandbox != nil {
 		r.st.Evict = cmp.Or(req.Reason, session.EvictManual)
 	}
-	return nil
+	return nil, nil
 }
 
 func (r *run) closeUpdate(workflow.Context) error {
@@ -305,7 +305,7 @@ func (r *run) closeUpdate(workflow.Context) error {
 }
 
 func (r *run) validateEvict(req session.EvictRequest) error {
-	if err := r.open(); err != nil {
+	if err := cmp.Or(r.open(), req.Validate()); err != nil {
 		return err
 	}
 	if req.SandboxID != "" && (r.st.Sandbox == nil || r.st.Sandbox.ID != req.SandboxID) {

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -28,6 +29,32 @@ func TestALostExecutionIsCounted(t *testing.T) {
 	require.Equal(t, event.Usage{InputTokens: 7}, rec.Usage)
 	require.InDelta(t, 0.5, *rec.CostUSD, 1e-9)
 	require.Equal(t, 3, *rec.Ticks)
+}
+
+// A session that a limit holds back is listed as paused when a message waits, not only when a
+// turn was cut, and as idle when none waits any more; also one that has a sandbox.
+func TestAPauseIsListed(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, limited(limits.Limits{Turns: 1}))
+	upserts := upsertsOf(p)
+	status := func() (last any) {
+		for _, set := range *upserts {
+			last = cmp.Or(set["Status"], last)
+		}
+		return last
+	}
+	p.then(
+		func() { p.send("m1", "one") },
+		func() { require.Equal(t, "idle", status()); p.send("m2", "two") },
+		func() {
+			require.Equal(t, "paused", status())
+			p.update(session.UpdateInterrupt, session.InterruptRequest{ClearQueue: true})
+		},
+		func() { require.Equal(t, "idle", status()); p.send("m3", "three") },
+		func() { require.Equal(t, "paused", status()) },
+	)
+	p.run()
+	require.Equal(t, []string{"one"}, p.w.prompts("s1"))
 }
 
 // What waits behind a limit runs when it is raised. Each answer costs $0.25.

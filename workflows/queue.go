@@ -12,10 +12,7 @@ import (
 )
 
 func (r *run) validateEditQueue(e session.QueueEdit) error {
-	if err := r.open(); err != nil {
-		return err
-	}
-	if err := e.Validate(); err != nil {
+	if err := cmp.Or(r.open(), e.Validate()); err != nil {
 		return err
 	}
 	at := r.st.Queue.Find(e.MessageID)

@@ -199,7 +199,9 @@ func (r *run) recall(rec *session.Record) {
 
 // idle waits for work, and ends the sandbox when none arrives within the idle timeout.
 func (r *run) idle() error {
-	r.rearm = false
+	if r.rearm = false; r.stale() {
+		r.publish() // a limit holds back what arrived, or nothing is left that it could
+	}
 	if why := r.st.Evict; why != "" {
 		// The sandbox may have been ended meanwhile.
 		r.st.Evict = ""
@@ -232,8 +234,11 @@ func awaitAtMost(ctx workflow.Context, d time.Duration, ready func() bool) (bool
 	return workflow.AwaitWithTimeout(ctx, d, ready)
 }
 
+// stale reports whether operators see another status than the session has.
+func (r *run) stale() bool { return r.published.Status != r.status() }
+
 func (r *run) hasWork() bool {
-	return r.closing != "" || r.st.Evict != "" || r.rearm || r.runnable() || r.finished() || r.overlong() || r.childWantsSandbox()
+	return r.stale() || r.closing != "" || r.st.Evict != "" || r.rearm || r.runnable() || r.finished() || r.overlong() || r.childWantsSandbox()
 }
 
 func (r *run) runnable() bool {

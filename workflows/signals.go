@@ -1,8 +1,6 @@
 package workflows
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -67,15 +65,8 @@ func (r *run) drain(ctx workflow.Context) {
 
 // refuse records a signal that is not a message: a signal has no caller to answer.
 func (r *run) refuse(name string, err error) {
-	info := event.ErrorInfo{Message: fmt.Sprintf("signal %s: %v", name, err), Code: session.TypeInvalid}
-	var invalid *session.InvalidError
-	if errors.As(err, &invalid) {
-		info.Field = invalid.Field
-	} else if errors.Is(err, session.ErrBusy) {
-		info.Code, info.Field = session.TypeBusy, "message.whenBusy"
-	} else if errors.Is(err, session.ErrConflict) {
-		info.Code, info.Field = session.TypeConflict, "message.id"
-	}
+	info := session.Refusal(err)
+	info.Message = fmt.Sprintf("signal %s: %s", name, info.Message)
 	r.notices++
 	id := fmt.Sprintf("sojourn-signal-%s-%d", workflow.GetInfo(r.ctx).WorkflowExecution.RunID, r.notices)
 	r.notify(event.Error{ErrorInfo: info}, event.ErrorBlock(id, info))
@@ -120,9 +111,9 @@ func (r *run) signalled(ctx workflow.Context, p *commonpb.Payload, hold bool) er
 }
 
 func (r *run) onInterrupt(ctx workflow.Context, p *commonpb.Payload) error {
-	var req session.InterruptRequest
-	if p != nil && len(p.GetData()) > 0 && json.Unmarshal(p.GetData(), &req) != nil {
-		return session.Invalid("interrupt", "is no JSON object", `{"reason": "…"}, or nothing`)
+	req, err := session.DecodeRequest[session.InterruptRequest](session.SignalInterrupt, p)
+	if err != nil {
+		return err
 	}
 	if r.closing != "" && req.Message == nil {
 		// Closing interrupts already.
@@ -131,7 +122,7 @@ func (r *run) onInterrupt(ctx workflow.Context, p *commonpb.Payload) error {
 	if err := r.validateInterrupt(req); err != nil {
 		return err
 	}
-	_, err := r.interruptUpdate(ctx, req)
+	_, err = r.interruptUpdate(ctx, req)
 	return err
 }
 
@@ -174,8 +165,9 @@ func (r *run) respondLater(req session.RespondRequest) {
 // onWaiting stores which requests of the running turn wait for a person. It ignores those
 // of an execution that has ended.
 func (r *run) onWaiting(_ workflow.Context, p *commonpb.Payload) error {
-	var w session.Waiting
-	if err := json.Unmarshal(p.GetData(), &w); err != nil {
+	// A host of a later version may send more.
+	w, err := session.AcceptedRequest[session.Waiting](p)
+	if err != nil {
 		return session.Invalid("waiting", "is no JSON object", `{"executionId": "…", "requests": ["…"]}`)
 	}
 	if r.cur != nil && r.cur.live && r.cur.queued.ExecutionID == w.ExecutionID {

@@ -126,6 +126,8 @@ func TestLimitOfTurns(t *testing.T) {
 	}, patience, tick)
 	require.Equal(t, "the limit of 1 turns is reached", paused.WaitsFor)
 	require.Equal(t, limits.Limits{Turns: 1}, paused.Options.Limits)
+	require.Eventually(t, func() bool { return strings.Contains(sojourn(t, "inbox"), id) }, patience, tick, "who may raise it finds it")
+	require.Regexp(t, `(?m)^`+id+`\s.* paused `, sojourn(t, "ls"))
 	sojourn(t, "configure", id, "--max-turns", "2", "--max-cost", "1000")
 	answeredWell(ctx, t, h, waits)
 	bad := program(t, "configure", id, "--max-turns", "-1")

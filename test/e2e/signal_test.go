@@ -146,6 +146,44 @@ func noMessage() []struct {
 	}
 }
 
+// TestRawUpdateThatIsNoRequest: an update that no Go client would send is refused before it
+// is in the history, with the invalid field.
+func TestRawUpdateThatIsNoRequest(t *testing.T) {
+	onSharedHost(t)
+	h, raw := open(t, session.Options{}), bare(t)
+	for _, c := range []struct {
+		update, field string
+		arg           any
+	}{
+		{session.UpdateSend, "message.text", map[string]any{"text": 5}},
+		{session.UpdateSend, "message.txt", map[string]any{"text": "SAY never", "txt": "hello"}},
+		{session.UpdateSend, "message.parts[0].type", map[string]any{"parts": []any{map[string]any{"type": "video", "url": "x"}}}},
+		{session.UpdateSend, "message", []int{1}},
+		{session.UpdateSend, "message.text", nil},
+		{session.UpdateInterrupt, "reason", map[string]any{"reason": 1}},
+		{session.UpdateInterrupt, "reason", map[string]any{"reason": strings.Repeat("x", 5000)}},
+		{session.UpdateRespond, "allow", map[string]any{"requestId": "r"}},
+		{session.UpdateConfigure, "tags", map[string]any{"tags": "a"}},
+		{session.UpdateRender, "options.title", map[string]any{"options": map[string]any{"title": true}}},
+		{session.UpdateEditQueue, "place", map[string]any{"messageId": "m", "place": "first"}},
+		{session.UpdateSpawn, "options.idleTimeoutMs", map[string]any{"options": map[string]any{"idleTimeoutMs": "1h"}}},
+		{session.UpdateEvict, "reason", map[string]any{"reason": "a whim"}},
+	} {
+		update, err := raw.UpdateWorkflow(testContext(t), client.UpdateWorkflowOptions{
+			WorkflowID: h.ID(), UpdateName: c.update, Args: []any{c.arg}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
+		if err == nil {
+			err = update.Get(testContext(t), nil)
+		}
+		var invalid *session.InvalidError
+		require.ErrorAs(t, session.FromTemporal(err), &invalid, "%s of %v: %v", c.update, c.arg, err)
+		require.Equal(t, c.field, invalid.Field, "%s of %v: %v", c.update, c.arg, err)
+		require.NotEmpty(t, invalid.Want)
+	}
+	require.NoError(t, say(t, h, "SAY after").Err())
+	require.NoError(t, h.Close(testContext(t)))
+}
+
 // TestRawSignalThatIsNoMessage: no signal stops a session, and every invalid one is
 // reported, with the invalid field.
 func TestRawSignalThatIsNoMessage(t *testing.T) {

@@ -65,7 +65,7 @@ func Check(req session.SpawnRequest, sessionID string, parent session.Options, u
 	if err := Inherit(req.Options, parent).Validate(); err != nil {
 		return err
 	}
-	return req.Message.Validate()
+	return req.Validate()
 }
 
 // Grant sets what a child may cost and how many tokens it may use, where its parent's limits

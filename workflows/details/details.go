@@ -28,7 +28,9 @@ func Markdown(i session.Inspection, now string) string {
 	if p := i.Parked; p != nil {
 		row("Parked", fmt.Sprintf("since %s; %s", p.Since.Format(time.RFC3339), inCode(p.Notice())))
 	}
-	if i.WaitsFor != "" {
+	if i.Status == session.StatusPaused {
+		row("Paused", i.WaitsFor)
+	} else if i.WaitsFor != "" {
 		row("Waits for", i.WaitsFor+" (Pending Activities says since when, and why it is tried again)")
 	}
 	row("Turns", fmt.Sprint(i.Turns))
