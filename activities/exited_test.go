@@ -32,7 +32,7 @@ func TestMessageToAnAgentThatHasJustEnded(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := b.attempt(ctx, 1, in)
-	require.ErrorIs(t, err, err)
+	require.Error(t, err)
 	require.ErrorContains(t, err, runner.ErrExited.Error())
 	endWhole()
 	for attempt := 2; ; attempt++ {

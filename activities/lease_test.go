@@ -82,7 +82,7 @@ func (b *bench) status() (runner.Status, error) {
 // length of a lease, though its worker lives and nothing fails.
 func TestLeaseRunsOut(t *testing.T) {
 	t.Parallel()
-	b, says := leased(t, 3*time.Second)
+	b, says := leased(t, 10*time.Second)
 	done := b.aside(t.Context(), 1, b.ask(1, "words 3 tool hang"))
 	b.until(b.last, is[event.BlockDelta])
 	status, err := b.status()
@@ -90,7 +90,6 @@ func TestLeaseRunsOut(t *testing.T) {
 	require.False(t, status.LeaseUntil.IsZero(), "the lease is armed before the agent is prompted")
 	says.say(serviceerror.NewUnavailable("away"))
 	gone := <-done
-	require.ErrorIs(t, gone.err, gone.err)
 	require.ErrorContains(t, gone.err, runner.ErrClosed.Error())
 
 	// Temporal is back: the next attempt finds the agent dead, and the one after it
@@ -189,7 +188,7 @@ func TestNoLeaseBehindAnEndThatWasSaved(t *testing.T) {
 // Temporal reports it as paused.
 func TestPausedTurnKeepsItsAgent(t *testing.T) {
 	t.Parallel()
-	const lease = 2 * time.Second
+	const lease = 8 * time.Second
 	b, says := leased(t, lease)
 	says.paused.Store(true)
 	in := b.ask(1, "words 200 hang")

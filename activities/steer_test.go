@@ -102,7 +102,7 @@ func TestSteerThatCannotBeSaved(t *testing.T) {
 	b := withSandbox(t)
 	b.agent.Permission = "ask"
 	in := b.ask(1, "words 1 ask")
-	in.NoProgressMS = 5000
+	in.NoProgressMS = 60_000
 	done := b.aside(t.Context(), 1, in)
 	asked := b.until(b.last, is[event.PermissionRequested]).Payload.(event.PermissionRequested)
 

@@ -54,14 +54,14 @@ func TestNoProgressWaitsForAPerson(t *testing.T) {
 	b := withSandbox(t)
 	b.agent.Permission = "ask"
 	in := b.ask(1, "ask")
-	in.NoProgressMS = 100
+	in.NoProgressMS = 10_000
 	done := b.aside(t.Context(), 1, in)
 	asked := b.until(b.last, is[event.PermissionRequested]).Payload.(event.PermissionRequested)
 	b.host.mu.Lock()
 	live := b.host.turns[b.agent.SessionID]
 	b.host.mu.Unlock()
-	// Twice the interval at which the silence is judged, and many times the patience.
-	require.Eventually(t, func() bool { return live.details.Load().Seconds >= 3 }, time.Minute, 10*time.Millisecond)
+	// Twice the interval at which the silence is judged, and longer than the patience.
+	require.Eventually(t, func() bool { return live.details.Load().Seconds >= 13 }, time.Minute, 10*time.Millisecond)
 	require.True(t, b.control(contract.ControlInput{ExecutionID: "x1", ID: "k1", Answer: &session.RespondRequest{RequestID: asked.RequestID, Allow: true}}).Handed)
 	ended := <-done
 	require.NoError(t, ended.err)

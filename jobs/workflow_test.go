@@ -30,7 +30,8 @@ func newJobTest(t *testing.T, answers ...Answer) *jobTest {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	j := &jobTest{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
-	// A busy machine is no deadlock.
+	// A busy machine is no deadlock, and the environment waits three seconds by default.
+	j.SetTestTimeout(time.Minute)
 	j.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	j.RegisterWorkflowWithOptions(j.session, workflow.RegisterOptions{Name: session.WorkflowType})
 	j.RegisterActivityWithOptions(func(_ context.Context, in AwaitAnswerInput) (Answer, error) {

@@ -12,7 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -83,13 +85,15 @@ func TestDamageInTheSpool(t *testing.T) {
 func TestDamageInTheControlFolder(t *testing.T) {
 	t.Parallel()
 	b := setup(t, runner.IsolationNone)
-	b.mustStart()
+	old := b.mustStart()
 	c := b.dial()
 	say(t, c, "one", "hello one")
 	say(t, c, "two", "hello two")
 	_, err := c.Stop(t.Context(), runner.Grace{})
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
+	// A start beside the old supervisor would read its status.
+	require.Eventually(t, func() bool { return syscall.Kill(old.Supervisor, 0) == syscall.ESRCH }, patience, 5*time.Millisecond)
 	damage(t, filepath.Join(b.spec.Control, "inputs.jsonl"), `{"key":"one"`, `{"key":"one`)
 	require.NoError(t, os.WriteFile(filepath.Join(b.spec.Control, "status.json"), []byte(`{"state":`), 0o600))
 

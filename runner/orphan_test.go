@@ -63,7 +63,7 @@ func TestIdleLease(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
 		b := setup(t, mode)
-		b.spec.IdleLease = 3 * time.Second
+		b.spec.IdleLease = 10 * time.Second
 		st := b.mustStart()
 		c := b.dial()
 		first, err := c.Status(t.Context())
@@ -72,7 +72,7 @@ func TestIdleLease(t *testing.T) {
 			now, err := c.Status(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, runner.AgentRunning, now.State)
-			return now.IdleUntil.After(first.IdleUntil.Add(2 * b.spec.IdleLease))
+			return now.IdleUntil.After(first.IdleUntil.Add(b.spec.IdleLease))
 		}, patience, 50*time.Millisecond, "requests renew it")
 		require.NoError(t, c.Lease(t.Context(), time.Hour))
 		leased, err := c.Status(t.Context())
@@ -92,7 +92,7 @@ func TestIdleLease(t *testing.T) {
 
 		b.spec.IdleLease = 0
 		require.Equal(t, 1, b.mustStart().RestartCount)
-		read(t, b.dial(), 0).until(event.DirSig, "exit 0 (no worker for 3s)")
+		read(t, b.dial(), 0).until(event.DirSig, "exit 0 (no worker for 10s)")
 	})
 }
 

@@ -64,6 +64,8 @@ func setup(t testing.TB, mode runner.IsolationMode, args ...string) *bench {
 		Control:   filepath.Join(dir, "control"),
 		Socket:    socket,
 		Isolation: runner.IsolationSpec{Mode: mode},
+		// On a busy machine an agent takes its time to end.
+		Grace: runner.Grace{Stdin: time.Minute, Term: time.Minute},
 	}
 	t.Cleanup(func() {
 		require.NoError(t, host.End(context.Background(), b.spec.Control))

@@ -44,9 +44,9 @@ func emit(t *testing.T, log *stream.Log, after uint64, p event.Payload) uint64 {
 // tests are given up.
 func following(t *testing.T, f *fakeTemporal) (context.Context, *stream.Log, *Handle) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	log := newLog(t) // which may have to wait for the server
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	log := newLog(t)
 	c, err := NewClient(ClientOptions{Temporal: f, Agents: builtin.Registry(), Stream: log})
 	require.NoError(t, err)
 	h, err := c.Get(ctx, "s1")

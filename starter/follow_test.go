@@ -84,7 +84,7 @@ func TestFollowOfAPurgedAnswer(t *testing.T) {
 	last := emit(t, log, 0, event.QueryCompleted{Query: query})
 	require.NoError(t, log.Purge(t.Context(), "s1"))
 	follow := func(temporal remembering) (out, errs string, code int) {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		sc, err := session.NewClient(session.ClientOptions{Temporal: temporal, Agents: builtin.Registry(), Stream: log})
 		require.NoError(t, err)

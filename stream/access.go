@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -52,6 +53,10 @@ func (a Access) Files() []string {
 	return files
 }
 
+// connectTimeout bounds a server's first answer. A busy machine's takes longer than the two
+// seconds of the library's default.
+const connectTimeout = 5 * time.Second
+
 // Connect connects to the servers at url (commas between several) with the
 // access and further options. It fails with [*UnreachableError] when no server
 // answers or all refuse the access.
@@ -64,7 +69,7 @@ func Connect(url string, a Access, o ...nats.Option) (*nats.Conn, error) {
 	if err != nil {
 		return nil, &UnreachableError{Addr: Redacted(url), Hint: hintURL, Err: err}
 	}
-	nc, err := nats.Connect(servers, slices.Concat([]nats.Option{nats.Name("sojourn")}, access, o)...)
+	nc, err := nats.Connect(servers, slices.Concat([]nats.Option{nats.Name("sojourn"), nats.Timeout(connectTimeout)}, access, o)...)
 	if err != nil {
 		return nil, &UnreachableError{Addr: Redacted(url), Hint: hintConnect(err), Err: err}
 	}

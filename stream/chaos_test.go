@@ -211,7 +211,7 @@ func newWorld() *world { return &world{accepted: map[string]uint64{}, tried: map
 // append, while connections die under all of them.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *Options) { o.MaxBatch, o.Timeout = 1000, 200*time.Millisecond })
+	b := setup(t, func(o *Options) { o.MaxBatch = 1000 })
 	for round := range 3 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			t.Parallel()
@@ -222,11 +222,13 @@ func TestChaos(t *testing.T) {
 
 func chaos(t *testing.T, b *bundle, id string, proxy *cutter) {
 	w := newWorld()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
+	cut := b.opts
+	cut.Timeout = 200 * time.Millisecond
 	var logs []*Log
 	for range 4 {
-		log, err := Dial(ctx, proxy.url(), b.opts)
+		log, err := Dial(ctx, proxy.url(), cut)
 		require.NoError(t, err)
 		t.Cleanup(log.Close)
 		logs = append(logs, log)
@@ -303,7 +305,6 @@ func TestServerRestart(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { server.Stop(os.Kill) }()
 	o := uniqueOptions(t)
-	o.Timeout = 200 * time.Millisecond
 	log, err := Dial(t.Context(), urlOf(server), o)
 	require.NoError(t, err)
 	t.Cleanup(log.Close)

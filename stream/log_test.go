@@ -80,7 +80,7 @@ func TestNewWriterLearnsThePosition(t *testing.T) {
 func TestNumbersOutliveRetention(t *testing.T) {
 	t.Parallel()
 	// Long enough to be read, on a busy machine, before it is gone.
-	b := setup(t, func(o *Options) { o.MaxAge = 3 * time.Second })
+	b := setup(t, func(o *Options) { o.MaxAge = 10 * time.Second })
 	aged := func() {
 		require.Eventually(t, func() bool {
 			_, err := b.Tail(t.Context(), "s1")

@@ -37,6 +37,7 @@ func (h *terminatedHost) reconcile(t *testing.T) error {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
 	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	env.RegisterWorkflow(reconcile.Session)
 	for name, f := range map[string]any{
@@ -160,6 +161,7 @@ func TestReconcilerContinuesWhereItWas(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
 	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	var asked []contract.ReconcileTerminatedInput
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.ReconcileTerminatedInput) (contract.ReconcileTerminatedOutput, error) {

@@ -48,21 +48,26 @@ func TestSyncerFindsWhatChanged(t *testing.T) {
 func TestSyncerReadsWhatChangedOnly(t *testing.T) {
 	t.Parallel()
 	b := provisioned(t, newArchive(t))
+	began := time.Now()
 	b.write("a", "one", 0o644)
 	b.write("b", "one", 0o644)
 	changes, _ := b.changes()
 	require.Equal(t, []string{"created a", "created b"}, changes)
+	young := time.Since(began) < settled
 	changes, _ = b.changes()
 	require.Empty(t, changes)
-	require.Equal(t, 4, b.reads, "so young a file may have changed since")
+	if young {
+		require.Equal(t, 4, b.reads, "so young a file may have changed since")
+	}
 	b.settle()
+	before := b.reads
 	info, err := os.Stat(b.path("a"))
 	require.NoError(t, err)
 	b.write("a", "two", 0o644)
 	require.NoError(t, os.Chtimes(b.path("a"), info.ModTime(), info.ModTime()))
 	changes, _ = b.changes()
 	require.Equal(t, []string{"modified a"}, changes, "of the old size and time")
-	require.Equal(t, 5, b.reads)
+	require.Equal(t, before+1, b.reads)
 }
 
 func TestSyncerSaysWhatItLeavesOut(t *testing.T) {

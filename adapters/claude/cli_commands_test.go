@@ -48,6 +48,7 @@ func TestRealCommandFolded(t *testing.T) {
 	r.Send("GATE busy THEN TOOL bash: sleep 1")
 	require.NoError(t, r.Model.Waiting(t.Context(), "busy"))
 	folded := r.Prompt(adapters.Prompt{Text: "/stats", Steer: true})
+	awaitRead(r)
 	r.Model.Open("busy")
 	require.Equal(t, folded, r.Await("MessageFolded", adaptertest.Is[event.MessageFolded]).Payload.(event.MessageFolded).MessageID)
 	r.AwaitIdle()

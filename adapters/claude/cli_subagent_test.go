@@ -29,9 +29,9 @@ func TestRealSubagentInterrupted(t *testing.T) {
 		script, ends string
 		wait         func(*testing.T, *adaptertest.Rig)
 	}{
-		"tool":   {"SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", awaitStarted},
+		"tool":   {"SUBAGENT TOOL bash: touch begun; sleep 3000", "[Request interrupted by user for tool use]", awaitStarted},
 		"text":   {"SUBAGENT THINK about it ANDTHEN GATE deep", "[Request interrupted by user]", awaitTextAndGate},
-		"nested": {"SUBAGENT TWO ANDTHEN SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", awaitNested},
+		"nested": {"SUBAGENT TWO ANDTHEN SUBAGENT TOOL bash: touch begun; sleep 3000", "[Request interrupted by user for tool use]", awaitNested},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +98,7 @@ func TestRealBackgroundInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, more := range []bool{false, true} {
 		r := started(t, adaptertest.Options{})
-		r.Send("SUBAGENTBG TOOL bash: touch begun; sleep 30 ANDTHEN SAY never")
+		r.Send("SUBAGENTBG TOOL bash: touch begun; sleep 3000 ANDTHEN SAY never")
 		called, paid := false, false // in either order
 		r.Await("the bill and the call", func(e event.Event) bool {
 			called, paid = called || callOf("touch begun")(e), paid || billed(e)

@@ -62,6 +62,7 @@ func TestRealInterruptAndSteering(t *testing.T) {
 	r.Send("GATE busy THEN TOOL bash: sleep 1")
 	require.NoError(t, r.Model.Waiting(t.Context(), "busy"))
 	steering := r.Prompt(adapters.Prompt{Text: "<task-notification> SAY steered", Steer: true})
+	awaitRead(r)
 	r.Model.Open("busy")
 	folded := r.Await("MessageFolded", adaptertest.Is[event.MessageFolded]).Payload.(event.MessageFolded)
 	require.Equal(t, steering, folded.MessageID)
@@ -213,4 +214,13 @@ func TestRealTightenedWorkspace(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(r.Workspace(), "two"))
 	r.Stop()
 	r.Finish()
+}
+
+// awaitRead waits until the program has read all that it was sent: it answers in order.
+func awaitRead(r *adaptertest.Rig) {
+	r.SetModel(conforming().OtherModel)
+	r.Await("the answer to a change of the model", func(e event.Event) bool {
+		p, ok := e.Payload.(event.OptionsUpdate)
+		return ok && p.Model != nil
+	})
 }

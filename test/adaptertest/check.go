@@ -21,10 +21,6 @@ import (
 	"github.com/sojourn-run/sojourn/test/parity"
 )
 
-// settleTime is how long an agent may take to write its transcripts after its last
-// record. No event reports when it has.
-const settleTime = 15 * time.Second
-
 // Report is the result of a comparison of the live and the restored conversation.
 type Report struct {
 	Records, Events, Blocks, Subagents int
@@ -45,7 +41,7 @@ func (r Report) equal() bool { return len(r.Differences) == 0 && len(r.Errors) =
 func (r *Rig) Parity() Report {
 	r.t.Helper()
 	r.sync()
-	limit := time.After(settleTime)
+	limit := time.After(patience)
 	for {
 		report := r.compare()
 		if report.equal() {

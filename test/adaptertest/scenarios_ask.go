@@ -168,6 +168,7 @@ func (r *Rig) playPermissionSubagent() {
 		skip.NotApplicable(r.t, "the agent has no subagents")
 	}
 	r.Send("SUBAGENT TOOL bash: touch inside ANDTHEN SAY sub is done THEN SAY outer is done")
+	requests := 0
 	for {
 		e := r.Await("a permission request, or the end", func(e event.Event) bool {
 			return Is[event.PermissionRequested](e) || isIdle(e)
@@ -177,7 +178,9 @@ func (r *Rig) playPermissionSubagent() {
 			break
 		}
 		r.Answer(asked, true, "", nil)
+		requests++
 	}
+	require.NotZero(r.t, requests, "the subagent's tool asks")
 	require.True(r.t, r.exists("inside"), "%s", r.tail())
 	require.Contains(r.t, r.Said(), "outer is done")
 }

@@ -225,15 +225,15 @@ func (r *Rig) playUnknown() {
 	}
 	r.Restart()
 	r.recalls(r.secret())
+	r.mu.Lock()
+	sent, events := r.unknown, slices.Clone(r.events[r.earlier.events:]) // both of one moment
+	r.mu.Unlock()
 	natives := 0
-	for _, e := range r.Events() {
+	for _, e := range events {
 		if n, ok := e.Payload.(event.Native); ok && strings.Contains(n.Kind+string(n.Raw)+n.Line, "unheard") {
 			natives++
 		}
 	}
-	r.mu.Lock()
-	sent := r.unknown
-	r.mu.Unlock()
 	require.NotZero(r.t, sent)
 	if r.agent.Unknown == nil {
 		require.Equal(r.t, sent, natives, "unknown records and native events")

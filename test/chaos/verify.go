@@ -289,7 +289,7 @@ func ends(s Observed, message string) []session.Result {
 		if len(out) > 0 && s.deleted(last, h.At) && (sameEnd(out[len(out)-1], r) || s.hostLost(last, h.At)) {
 			out = out[:len(out)-1]
 		}
-		last, seen[h.Context.Seq] = h.At, true
+		last, seen[h.Context.Seq] = h.written(), true
 		out = append(out, r)
 	}
 	return out
@@ -308,7 +308,7 @@ func (s Observed) forgotten(message string) bool {
 		again := begins || ends && (end.Outcome == session.Completed || fails)
 		switch {
 		case ended.IsZero() && ends:
-			ended = h.At
+			ended = h.written()
 		case !ended.IsZero() && again && s.deleted(ended, h.At) && s.hostLost(ended, h.At):
 			return true
 		}

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"io"
+	"runtime"
 	"runtime/debug"
 	"testing"
 
@@ -19,6 +20,7 @@ const prepareMemory = 64 << 20
 func PreparesInBoundedMemory(t testing.TB, a adapters.Adapter, l adapters.Launch, home *Endless) adapters.Preparation {
 	t.Helper()
 	defer debug.SetGCPercent(debug.SetGCPercent(50)) // a worker's
+	runtime.GC()                                     // what earlier tests left
 	require.Greater(t, home.Size(), int64(250<<20))
 	found, err := a.Prepare(home, l)
 	require.NoError(t, err)

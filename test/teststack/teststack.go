@@ -37,7 +37,7 @@ import (
 const Variable = "SOJOURN_DEVSTACK_BIN"
 
 // patience bounds the start of a stack.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // Program returns the path of the development stack. It skips the test if the stack is
 // not built. If the variable names it, it must exist.
