@@ -15,6 +15,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/internal/heartbeat"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workspace"
@@ -100,8 +101,12 @@ func write(ctx context.Context, to *archive.Archive, sessionID string, epoch uin
 	return w.Commit(ctx, all)
 }
 
-// lookEvery is how often a session is asked for a message that it does not know yet.
-const lookEvery = 200 * time.Millisecond
+// lookEvery is how often a session is asked for a message that it has not begun, at first, and
+// lookAtMost how seldom later.
+const (
+	lookEvery  = 200 * time.Millisecond
+	lookAtMost = 5 * time.Second
+)
 
 // AwaitAnswer waits until a message has ended, and checks the answer against the schema.
 func (a *Activities) AwaitAnswer(ctx context.Context, in AwaitAnswerInput) (Answer, error) {
@@ -110,20 +115,46 @@ func (a *Activities) AwaitAnswer(ctx context.Context, in AwaitAnswerInput) (Answ
 	if err != nil {
 		return Answer{}, session.ToTemporal(err)
 	}
-	res, err := h.AwaitEnd(ctx, in.MessageID)
-	for errors.Is(err, session.ErrNotFound) {
-		// The session has not taken it yet.
-		select {
-		case <-time.After(lookEvery):
-		case <-ctx.Done():
-			return Answer{}, ctx.Err()
-		}
-		res, err = h.AwaitEnd(ctx, in.MessageID)
+	switch limit, err := begun(ctx, h, in.MessageID); {
+	case err != nil:
+		return Answer{}, session.ToTemporal(err)
+	case limit != "":
+		return Answer{Result: session.Result{
+			MessageID: in.MessageID, Outcome: session.Interrupted, Error: &event.ErrorInfo{Code: session.TypeLimit, Message: limit},
+		}}, nil
 	}
+	res, err := h.AwaitEnd(ctx, in.MessageID)
 	if err != nil {
 		return Answer{}, session.ToTemporal(err)
 	}
 	return answer(in.Schema, res), nil
+}
+
+// begun returns when the session has taken a message and begun its turn, or has ended it, or
+// with the limit that keeps it from running: nobody raises that of a job.
+func begun(ctx context.Context, h *session.Handle, messageID string) (limit string, err error) {
+	for wait := lookEvery; ; wait = min(2*wait, lookAtMost) {
+		_, err := h.Result(ctx, messageID)
+		switch {
+		case errors.Is(err, session.ErrNotFound): // the session has not taken it yet
+		case !errors.Is(err, session.ErrBusy):
+			return "", err
+		default:
+			now, err := h.Inspect(ctx)
+			waits := slices.ContainsFunc(now.Queued, func(m session.Message) bool { return m.ID == messageID })
+			if err != nil || !waits {
+				return "", err
+			}
+			if now.Status == session.StatusPaused {
+				return now.WaitsFor, nil
+			}
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
 }
 
 // answer checks an execution's result against a schema, if there is one, and bounds what goes

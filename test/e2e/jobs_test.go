@@ -127,6 +127,7 @@ func TestJobFailsByName(t *testing.T) {
 	for name, c := range map[string]struct{ input, typ string }{
 		"an answer that does not match": {`{"options": {"agent": "codex"}, "prompt": "SAY none", "schema": ` + counted + `, "repairs": 1}`, jobs.TypeMismatch},
 		"a limit":                       {`{"options": {"agent": "codex", "maxTicks": 1}, "prompt": "TOOL bash: echo x THEN TOOL bash: echo y THEN SAY done"}`, session.TypeMaxTicks},
+		"a limit before a repair":       {`{"options": {"agent": "codex", "limits": {"turns": 1}}, "prompt": "SAY none", "schema": ` + counted + `, "repairs": 1}`, session.TypeLimit},
 		// Six thousand files, whose names are more than a payload takes.
 		"a result that is too large": {`{"options": {"agent": "codex"}, "prompt": "TOOL bash: mkdir o; cd o; seq -f %060g 6000 | xargs touch THEN SAY done", "artifacts": ["o/*"]}`, jobs.TypeTooLarge},
 		"bad input":                  {`{"options": {"agent": "codex"}, "prompt": "SAY x", "artifacts": ["["]}`, session.TypeInvalid},
