@@ -2,6 +2,7 @@ package codex
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -23,8 +24,78 @@ func (t *translator) notified(m *message, raw []byte) error {
 	if err := decodeObject(m.Params, p); err != nil {
 		return err
 	}
-	handle(t, p, raw)
+	if !t.holds(m.Method, p, raw) {
+		handle(t, p, raw)
+	}
+	if t.Holding {
+		t.release()
+	}
 	return nil
+}
+
+// maxHeld bounds what is held back of a thread.
+const maxHeld = 256
+
+// holds holds a notification back whose thread is of unknown origin, and reports whether it
+// did: on a busy machine a subagent's first items precede the call that started it. A prompt
+// may identify the call. Otherwise, when nothing can name the thread any more, it is a
+// conversation under its own id.
+func (t *translator) holds(method string, p *params, raw []byte) bool {
+	if method == "turn/completed" && p.ThreadID == t.Main && t.Holding {
+		t.placeHeld()
+	}
+	if t.Main == "" || p.ThreadID == "" || method == "turn/started" {
+		return false
+	}
+	th := t.thread(p.ThreadID)
+	if th.Conversation != "" {
+		return false
+	}
+	if p.Item != nil && p.Item.kind() == kindUser {
+		t.spawnedBy(p.ThreadID, joinParts(p.Item.Content))
+	}
+	if th.Conversation != "" {
+		return false
+	}
+	t.Holding = true
+	if th.Held = append(th.Held, slices.Clone(raw)); len(th.Held) > maxHeld {
+		t.spawn(event.Main, p.ThreadID, p.ThreadID, "")
+	}
+	return true
+}
+
+// placeHeld makes conversations of the threads of which something is held back.
+func (t *translator) placeHeld() {
+	for _, id := range t.threads() {
+		if th := t.Threads[id]; len(th.Held) > 0 && th.Conversation == "" {
+			t.spawn(event.Main, id, id, "")
+		}
+	}
+	t.release()
+}
+
+// release translates what was held back of the threads that have a conversation now.
+func (t *translator) release() {
+	t.Holding = false
+	for _, id := range t.threads() {
+		th := t.Threads[id]
+		if th.Conversation == "" {
+			t.Holding = t.Holding || len(th.Held) > 0
+			continue
+		}
+		held := th.Held
+		th.Held = nil
+		for _, raw := range held {
+			m := new(message)
+			err := decodeObject(raw, m)
+			if err == nil {
+				err = t.notified(m, raw)
+			}
+			if err != nil {
+				t.Malformed(event.DirOut, err, rawText(string(raw)))
+			}
+		}
+	}
 }
 
 // conversationIn returns the conversation of an unknown notification, if it names
@@ -127,20 +198,12 @@ func (t *translator) runs(threadID, turnID string) *thread {
 	return th
 }
 
-// itemThread returns the thread of an item. A subagent's first item may precede
-// the end of the call that started it: its prompt identifies that call. A thread
-// of unknown origin is a conversation under its own id.
+// itemThread returns the thread of an item.
 func (t *translator) itemThread(p *params) *thread {
 	if t.Main == "" {
 		t.mainIs(p.ThreadID)
 	}
 	th := t.thread(p.ThreadID)
-	if th.Conversation != "" {
-		return th
-	}
-	if p.Item != nil && p.Item.kind() == kindUser {
-		t.spawnedBy(p.ThreadID, joinParts(p.Item.Content))
-	}
 	if th.Conversation == "" {
 		t.spawn(event.Main, p.ThreadID, p.ThreadID, "")
 	}

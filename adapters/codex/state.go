@@ -21,6 +21,8 @@ type state struct {
 	// Main is the id of the main thread.
 	Main    string             `json:"main,omitempty"`
 	Threads map[string]*thread `json:"threads,omitempty"`
+	// Holding: of some thread notifications are held back.
+	Holding bool `json:"holding,omitempty"`
 	// Calls are the requests to the program that wait for a response.
 	Calls map[string]call `json:"calls,omitempty"`
 	// Asks are the program's requests that wait for an answer, by the id that the
@@ -110,6 +112,9 @@ type thread struct {
 	Conversation string `json:"conv,omitempty"`
 	// Parent is the conversation that started it.
 	Parent string `json:"parent,omitempty"`
+	// Held are the notifications about it since, in order, while its conversation is not
+	// known.
+	Held []json.RawMessage `json:"held,omitempty"`
 	// Calling: what a model call makes has come, and its usage has not.
 	Calling bool `json:"calling,omitempty"`
 	// First is the first block that the model call has made: the one with its usage.

@@ -139,6 +139,7 @@ func (t *translator) died(how string) {
 	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
 		t.resolve(id, "cancelled")
 	}
+	t.placeHeld()
 	t.endThreads(peaceful(how))
 	t.loseHanded()
 	t.Opening, t.Turn, t.Clock = opening{}, turn{}, 0
