@@ -95,6 +95,10 @@ func (c *cli) run(ctx context.Context, text string, f *runFlags) error {
 	need := needTemporal
 	if f.out != "" {
 		need |= needArchiveNow
+		// Before the job costs anything.
+		if err := os.MkdirAll(f.out, 0o755); err != nil {
+			return usage("--out wants a folder that can be made, or is there", "--out: %s", plainPathError(err))
+		}
 	}
 	sc, err := c.client(ctx, need)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -197,4 +199,46 @@ func TestJobIsCancelled(t *testing.T) {
 			require.Eventually(t, func() bool { return statusOf(t, id) == session.StatusClosed }, patience, tick)
 		})
 	}
+}
+
+// TestRunCommand: a job by the command line has its files, its value and what it made, fails
+// by its exit code, and is found again by its id.
+func TestRunCommand(t *testing.T) {
+	skip.InShort(t, "TestBatchOutlivesItsWorkers runs jobs, too")
+	onSharedHost(t)
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	schema, out := file("schema.json", counted), filepath.Join(dir, "out")
+	run := func(args ...string) said {
+		return program(t, append([]string{"run", "--agent", anyAgent(t)}, args...)...)
+	}
+	made := run("--schema", schema, "--file", file("report.csv", "1\n2\n")+"=in/data.csv", "--artifact", "made/*", "--out", out,
+		`TOOL bash: mkdir made; wc -l < in/data.csv > made/lines; touch left THEN SAY {"count": 2}`)
+	require.Zero(t, made.code, made.err)
+	require.JSONEq(t, `{"count": 2}`, made.out)
+	lines, err := os.ReadFile(filepath.Join(out, "made", "lines"))
+	require.NoError(t, err)
+	require.Equal(t, "2", strings.TrimSpace(string(lines)))
+	require.NoFileExists(t, filepath.Join(out, "left"))
+
+	refused(t, run("--out", schema, "SAY never"), 2, "--out: ", "--out wants a folder")
+	other := run("--schema", schema, "--repairs", "0", "SAY none")
+	require.Equal(t, 1, other.code)
+	require.Empty(t, other.out)
+	require.Regexp(t, `the job failed: the answer does not match the schema.*\n.*sojourn show \S+ shows how far it came`, other.err)
+
+	id := "run-" + uuid.NewString()
+	started := run("--id", id, "--no-wait", "SAY the answer")
+	require.Zero(t, started.code, started.err)
+	require.Equal(t, id+"\n", started.out)
+	var found jobs.Result
+	again := run("--id", id, "--json", "SAY the answer")
+	require.Zero(t, again.code, again.err)
+	require.NoError(t, json.Unmarshal([]byte(again.out), &found), again.out)
+	require.Equal(t, "the answer", found.Response)
+	require.Equal(t, session.StatusClosed, statusOf(t, found.SessionID))
 }
