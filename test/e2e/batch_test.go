@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/sojourn-run/sojourn/batch"
 	"github.com/sojourn-run/sojourn/jobs"
@@ -89,6 +90,55 @@ func TestBatchOutlivesItsWorkers(t *testing.T) {
 	require.Equal(t, 3, other.code, other.err)
 	require.Contains(t, other.err, "exists, with other items")
 	require.Len(t, resultsOf(t, "the-batch"), 8)
+}
+
+// TestBatchByHand: a batch is paused, given a larger window, resumed and cancelled by the
+// command line; what is at work when it is paused is answered.
+func TestBatchByHand(t *testing.T) {
+	skip.InShort(t, "TestBatchOutlivesItsWorkers runs a batch by the command line")
+	inOwnNamespace(t)
+	startWorker(t)
+	gate := func(n int) string { return fmt.Sprintf("%s-%d", t.Name(), n) }
+	var items strings.Builder
+	for n := range 4 {
+		fmt.Fprintf(&items, `{"prompt": "GATE %s THEN SAY %d"}`+"\n", gate(n), n)
+	}
+	file := filepath.Join(t.TempDir(), "items.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte(items.String()), 0o600))
+	sojourn(t, "batch", "run", file, "--id", "by-hand", "--agent", "codex", "--window", "1", "--no-wait")
+	model, ctx := spaceOf(t).Model, testContext(t)
+	require.NoError(t, model.Waiting(ctx, gate(0)))
+	require.Equal(t, "batch by-hand is paused\n", sojourn(t, "batch", "pause", "by-hand"))
+	model.Open(gate(0))
+	var now batch.Progress
+	eventually(t, func(c *assert.CollectT) bool {
+		sojournJSON(t, &now, "batch", "show", "by-hand")
+		return now.Completed == 1
+	}, patience, tick, "what is at work is answered")
+	require.Zero(t, now.Running)
+	require.Equal(t, batch.PausedByHand, now.PausedBy)
+	require.Regexp(t, `^█+░+ 1 of 4 · 0 failed · 0 at work · paused by hand · cost `, sojourn(t, "batch", "show", "by-hand"))
+
+	require.Equal(t, 2, program(t, "batch", "configure", "by-hand").code)
+	sojournJSON(t, &now, "batch", "configure", "by-hand", "--window", "2")
+	require.Equal(t, 2, now.Window)
+	require.Equal(t, "batch by-hand goes on\n", sojourn(t, "batch", "resume", "by-hand"))
+	require.NoError(t, model.Waiting(ctx, gate(1)))
+	require.NoError(t, model.Waiting(ctx, gate(2)))
+	require.Equal(t, "batch by-hand is being cancelled\n", sojourn(t, "batch", "cancel", "by-hand"))
+	waited := program(t, "batch", "wait", "by-hand", "--json")
+	require.NotZero(t, waited.code)
+	require.Contains(t, waited.err, "cancelled")
+	var report batch.Report
+	require.NoError(t, json.Unmarshal([]byte(waited.out), &report), waited.out)
+	require.Equal(t, 4, report.Items)
+	require.Equal(t, 1, report.Completed)
+	require.Eventually(t, func() bool {
+		open, err := spaceOf(t).Temporal.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+			Namespace: spaceOf(t).Namespace, Query: "ExecutionStatus = 'Running' AND WorkflowType = '" + session.WorkflowType + "'",
+		})
+		return err == nil && open.GetCount() == 0
+	}, patience, tick, "no session is open")
 }
 
 // manyItems is how many items the batch of many has, how many run at once, and for how long it
