@@ -42,7 +42,8 @@ func (s *Server) Call(ctx context.Context, sessionID string, call runner.ToolCal
 }
 
 // lines encodes a result as JSON with a line for each agent: people read it too, often its
-// first lines only.
+// first lines only. It is an object in any case: Gemini CLI takes a text that is JSON for
+// structured content, and refuses a list there.
 func lines(result any) (string, error) {
 	var out strings.Builder
 	encoder := json.NewEncoder(&out)
@@ -60,7 +61,7 @@ func lines(result any) (string, error) {
 			return "", err
 		}
 	}
-	return "[" + strings.TrimSuffix(out.String(), "\n") + "]", nil
+	return `{"agents":[` + strings.TrimSuffix(out.String(), "\n") + "]}", nil
 }
 
 func (s *Server) call(ctx context.Context, sessionID string, call runner.ToolCall) (any, error) {

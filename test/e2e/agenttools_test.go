@@ -21,6 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/reducer/ticks"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // spawning returns the name by which an agent's model has one of Sojourn's tools.
@@ -39,11 +40,12 @@ func useTool(t *testing.T, h *session.Handle, agent, tool string, args any) stri
 }
 
 // agentsIn decodes a tool's result about some agents.
-func agentsIn(t *testing.T, text string) (all []agenttools.Agent) {
+func agentsIn(t *testing.T, text string) []agenttools.Agent {
 	t.Helper()
+	var all struct{ Agents []agenttools.Agent }
 	require.NoError(t, json.Unmarshal([]byte(text), &all), text)
-	require.NotEmpty(t, all, text)
-	return all
+	require.NotEmpty(t, all.Agents, text)
+	return all.Agents
 }
 
 // oneAgent decodes a tool's result about one agent.
@@ -194,4 +196,40 @@ func TestSpawnedByAnAgentIsBound(t *testing.T) {
 	require.Equal(t, agenttools.Stopped, oneAgent(t, useTool(t, parent, name, agenttools.StopAgent, agenttools.Stop{AgentID: spawned.AgentID})).Status)
 	eventually(t, func(*assert.CollectT) bool { return len(childrenOf(t, parent)) == 0 }, patience, tick)
 	require.Contains(t, useTool(t, parent, name, agenttools.MessageAgent, agenttools.Message{AgentID: spawned.AgentID, Message: "SAY no"}), "has answered and ended")
+}
+
+// TestSpawnedAgentOutlivesItsParentsAgent: what an agent has spawned is messaged, listed and
+// waited for by its id also when its own program and sandbox were ended in between.
+func TestSpawnedAgentOutlivesItsParentsAgent(t *testing.T) {
+	skip.InShort(t, "TestSpawnedByAnAgentOutlivesTheWorker waits by id too")
+	inOwnNamespace(t)
+	startWorker(t)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		ctx, name, now := testContext(t), a.Info().Name, 0
+		parent := open(t, session.Options{Agent: name, Spawn: true})
+		gate := "messaged-" + uuid.NewString()
+		use := func(tool string, args any) string { return useTool(t, parent, name, tool, args) }
+		ticket := oneAgent(t, use(agenttools.SpawnAgent, agenttools.Spawn{Agent: "codex", Prompt: "GATE " + gate + " ANDTHEN SAY one", WaitSeconds: &now}))
+		require.Equal(t, agenttools.Running, ticket.Status)
+		require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+		awaitIdle(t, parent)
+		require.NoError(t, parent.Evict(ctx))
+		heardUntil(t, parent, 0, nth[event.EETerminated](1))
+
+		listed := agentsIn(t, use(agenttools.ListAgents, agenttools.List{}))
+		require.Len(t, listed, 1)
+		require.Equal(t, ticket.AgentID, listed[0].AgentID)
+		told := oneAgent(t, use(agenttools.MessageAgent, agenttools.Message{AgentID: ticket.AgentID, Message: "SAY two", WaitSeconds: &now}))
+		require.Contains(t, []agenttools.Status{agenttools.Running, agenttools.Answered}, told.Status)
+		spaceOf(t).Model.Open(gate)
+		done := agenttools.Agent{Status: agenttools.Running}
+		for done.Status == agenttools.Running {
+			done = agentsIn(t, use(agenttools.WaitAgent, agenttools.Wait{AgentIDs: []string{ticket.AgentID}}))[0]
+		}
+		require.Equal(t, agenttools.Answered, done.Status)
+		require.Contains(t, done.Answer, "two", "the message is what it was asked last")
+		require.NoError(t, parent.Close(ctx))
+		requireParity(t, parent.ID())
+		requireParity(t, ticket.AgentID)
+	})
 }

@@ -146,8 +146,11 @@ func (s *Summary) addBlock(b event.Block) {
 	if b.Type != event.BlockAssistantText || b.Status == "" && b.Content == nil {
 		return // an upsert without both changes something else, such as the usage
 	}
-	if b.ID == s.textID && reducer.Lost(b) {
-		s.beginText("")
+	if reducer.Lost(b) {
+		// Also one before: an agent may say so of a text that was cut when it has answered.
+		if b.ID == s.textID {
+			s.beginText("")
+		}
 		return
 	}
 	if b.ID != s.textID {

@@ -1,6 +1,7 @@
 package summary
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -23,6 +24,12 @@ func text(id string, status event.BlockStatus, content string) event.BlockUpsert
 	return event.BlockUpsert{Block: event.Block{ID: id, Type: event.BlockAssistantText, Status: status, Content: &content}}
 }
 
+func loses(id string) event.BlockUpsert {
+	return event.BlockUpsert{Block: event.Block{
+		ID: id, Type: event.BlockAssistantText, Status: event.StatusError, Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
+	}}
+}
+
 func TestSummaryResponse(t *testing.T) {
 	t.Parallel()
 	pending, complete := event.StatusPending, event.StatusComplete
@@ -36,6 +43,8 @@ func TestSummaryResponse(t *testing.T) {
 		"deltas, then all":  {[]event.Payload{text("a", pending, ""), event.BlockDelta{BlockID: "a", Delta: "on"}, text("a", complete, "one")}, "one"},
 		"completed by name": {[]event.Payload{text("a", pending, ""), event.BlockDelta{BlockID: "a", Delta: "one"}, event.BlockUpsert{Block: event.Block{ID: "a", Type: event.BlockAssistantText, Status: complete}}}, "one"},
 		"the last one":      {[]event.Payload{text("a", complete, "one"), text("b", complete, "two")}, "two"},
+		"the cut one lost":  {[]event.Payload{text("a", pending, ""), event.BlockDelta{BlockID: "a", Delta: "on"}, text("b", complete, "two"), loses("a")}, "two"},
+		"the last one lost": {[]event.Payload{text("a", complete, "one"), text("b", pending, "tw"), loses("b")}, ""},
 		"other's deltas":    {[]event.Payload{text("a", pending, ""), event.BlockDelta{BlockID: "z", Delta: "no"}, event.BlockDelta{BlockID: "a", Delta: "one"}}, "one"},
 		"then a tool":       {[]event.Payload{text("a", complete, "one"), event.BlockUpsert{Block: event.Block{ID: "t", Type: event.BlockToolUse, Status: complete}}}, "one"},
 	} {
