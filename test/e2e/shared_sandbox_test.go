@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -192,6 +193,43 @@ func TestKillHostOfASharedSandbox(t *testing.T) {
 	require.NotEqual(t, before.Sandbox.Host, in)
 	requireSame(t, child.ID())
 	require.NoError(t, parent.Close(ctx))
+	requireSame(t, parent.ID())
+}
+
+// TestKillHostOfATree: the host of a parent and of its child, each in a sandbox of its own, is
+// lost in both their turns. Both continue elsewhere, and the parent has its child's end.
+func TestKillHostOfATree(t *testing.T) {
+	skip.InShort(t, "TestKillHost loses hosts too")
+	inOwnNamespace(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	k := startKillable(t)
+	parent := open(t, session.Options{})
+	gate := "parent-" + uuid.NewString()
+	asked, err := parent.Send(ctx, session.Message{Text: "GATE " + gate})
+	require.NoError(t, err)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	child, childs := spawnGatedWith(t, parent, session.Options{Agent: "codex"})
+	lost := hostOf(t, parent)
+	require.Equal(t, lost, hostOf(t, child))
+	k.lose()
+	k.start()
+	spaceOf(t).Model.Open(gate)
+	spaceOf(t).Model.Open(childs)
+	res, err := parent.Wait(ctx, asked)
+	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	for ev, err := range parent.Events(ctx, 0, session.Follow) {
+		require.NoError(t, err)
+		if end, ended := ev.Payload.(event.SubagentCompleted); ended && end.ChildSessionID == child.ID() {
+			require.Equal(t, event.SubagentCompletedOK, end.Status)
+			break
+		}
+	}
+	require.Eventually(t, func() bool { return len(childrenOf(t, parent)) == 0 }, patience, tick)
+	require.NotEqual(t, lost, hostOf(t, parent))
+	require.NoError(t, parent.Close(ctx))
+	requireSame(t, child.ID())
 	requireSame(t, parent.ID())
 }
 
