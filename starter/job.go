@@ -92,15 +92,11 @@ func (c *cli) run(ctx context.Context, text string, f *runFlags) error {
 	if err := in.Validate(); err != nil {
 		return err
 	}
-	need := needTemporal
-	if f.out != "" {
-		need |= needArchiveNow
-		// Before the job costs anything.
-		if err := os.MkdirAll(f.out, 0o755); err != nil {
-			return usage("--out wants a folder that can be made, or is there", "--out: %s", plainPathError(err))
-		}
+	needs, err := f.makeOut()
+	if err != nil {
+		return err
 	}
-	sc, err := c.client(ctx, need)
+	sc, err := c.client(ctx, needs)
 	if err != nil {
 		return err
 	}
@@ -127,6 +123,18 @@ func (c *cli) run(ctx context.Context, text string, f *runFlags) error {
 	}
 	printed := c.printJobResult(out, err)
 	return cmp.Or(jobFailed(err), fetched, printed)
+}
+
+// makeOut makes the folder for the job's files, before the job costs anything, and returns
+// what the job needs.
+func (f *runFlags) makeOut() (need, error) {
+	if f.out == "" {
+		return needTemporal, nil
+	}
+	if err := os.MkdirAll(f.out, 0o755); err != nil {
+		return 0, usage("--out wants a folder that can be made, or is there", "--out: %s", plainPathError(err))
+	}
+	return needTemporal | needArchiveNow, nil
 }
 
 func (c *cli) printJob(id string) error {
