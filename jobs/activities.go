@@ -131,7 +131,7 @@ func (a *Activities) AwaitAnswer(ctx context.Context, in AwaitAnswerInput) (Answ
 }
 
 // begun returns when the session has taken a message and begun its turn, or has ended it, or
-// with the limit that keeps it from running: nobody raises that of a job.
+// with the limit that keeps it from running: a job fails with it, as it does when a limit ends its first turn.
 func begun(ctx context.Context, h *session.Handle, messageID string) (limit string, err error) {
 	for wait := lookEvery; ; wait = min(2*wait, lookAtMost) {
 		_, err := h.Result(ctx, messageID)

@@ -286,7 +286,7 @@ func (r RespondRequest) Validate() error {
 	return cmp.Or(validateText("message", r.Message, maxAnswer), validateText("requestId", r.RequestID, maxKeyword))
 }
 
-// maxAnswer bounds what a person tells the agent with a denial.
+// maxAnswer bounds the message to the agent that a denial has, in bytes.
 const maxAnswer = 64 << 10
 
 // Waiting is the payload of the signal waiting: the permission requests of the
