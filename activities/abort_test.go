@@ -150,7 +150,7 @@ func TestAnAbortedExecutionHasOneEnd(t *testing.T) {
 }
 
 // A call that waited for a person when its turn was parked did nothing. Without that its
-// effect is unknown.
+// effect is unknown. Its request is withdrawn, once, before the execution's end.
 func TestAnAbortedExecutionThatWasParked(t *testing.T) {
 	t.Parallel()
 	const id = "s1"
@@ -165,15 +165,21 @@ func TestAnAbortedExecutionThatWasParked(t *testing.T) {
 		_, err = w.Append(t.Context(), []event.Event{
 			fromServer(event.QueryStarted{Query: q}),
 			fromServer(event.BlockUpsert{Block: event.Block{ID: "c1", Type: event.BlockToolUse, Status: event.StatusComplete, ToolName: "Bash", Source: event.SourceRunner}}),
+			fromServer(event.PermissionRequested{RequestID: "r0", ToolName: "Bash"}),
+			fromServer(event.PermissionResolved{RequestID: "r0", Decision: "deny"}),
+			fromServer(event.PermissionRequested{RequestID: "r1", ToolName: "Bash", ToolUseID: "c1"}),
 		}, stream.Position{})
 		require.NoError(t, err)
-		_, err = s.Emit(t.Context(), contract.EmitInput{
-			SessionID: id, Epoch: begun.Epoch, LastSeq: begun.LastSeq, Key: "interrupted-x2", Events: []event.Event{fromServer(event.QueryInterrupted{Query: q})},
-			Abort: &contract.Abort{
-				Agent: "claude", ExecutionID: "x2", MessageID: "m2", Message: session.Message{ID: "m2", Text: "two"}, AfterSeq: begun.LastSeq, Parked: parked,
-			},
-		})
-		require.NoError(t, err, "no epoch has to be taken")
+		for range 2 { // the activity may be tried again
+			_, err = s.Emit(t.Context(), contract.EmitInput{
+				SessionID: id, Epoch: begun.Epoch, LastSeq: begun.LastSeq, Key: "interrupted-x2", Events: []event.Event{fromServer(event.QueryInterrupted{Query: q})},
+				Abort: &contract.Abort{
+					Agent: "claude", ExecutionID: "x2", MessageID: "m2", Message: session.Message{ID: "m2", Text: "two"}, AfterSeq: begun.LastSeq, Parked: parked,
+				},
+			})
+			require.NoError(t, err, "no epoch has to be taken")
+		}
+		require.Equal(t, []string{"r0 requested", "r0 deny", "r1 requested", "r1 cancelled", "ended"}, requestsIn(t, log, id), name)
 		live := reducer.NewBuilder(reducer.State{})
 		require.NoError(t, eachAfter(t.Context(), log, id, 0, func(ev event.Event) bool { live.Add(ev); return true }))
 		require.Equal(t, parked == nil, slices.ContainsFunc(live.State().Blocks, effects.Unknown), name)

@@ -34,7 +34,8 @@ const stillborn = "stillborn"
 //	ask       asks for permission and waits for the answer
 //	hang      does nothing until it is interrupted
 //	deaf      ignores interrupts and SIGTERM from now on
-//	die       exits, before its last text is in its transcript
+//	gate      waits until the test opens its gate
+//	die       exits, before its last text is in its transcript; "gate die": then
 type script struct {
 	session, home string
 	in            chan line
@@ -190,7 +191,10 @@ func (s *script) play(words []string) (interrupted bool) {
 		switch w {
 		case "words":
 			n, _ := strconv.Atoi(words[i+1])
-			s.speak(n, len(words) > i+2 && words[i+2] == "die")
+			after := strings.Join(words[i+2:], " ")
+			s.speak(n, strings.HasPrefix(after, "die"), strings.HasPrefix(after, "gate die"))
+		case "gate":
+			s.gate()
 		case "tool":
 			s.tool(true)
 		case "begin":
@@ -216,7 +220,20 @@ func (s *script) play(words []string) (interrupted bool) {
 	return false
 }
 
-func (s *script) speak(n int, die bool) {
+// gateFile in the agent's home opens its gate.
+const gateFile = "gate-is-open"
+
+func (s *script) gate() {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for range look.C {
+		if _, err := os.Stat(filepath.Join(s.home, gateFile)); err == nil {
+			return
+		}
+	}
+}
+
+func (s *script) speak(n int, die, dieLater bool) {
 	s.stream(map[string]any{"type": "content_block_start", "index": s.index, "content_block": map[string]any{"type": "text", "text": ""}})
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -231,7 +248,10 @@ func (s *script) speak(n int, die bool) {
 	message := map[string]any{"id": s.message, "model": "scripted", "role": "assistant", "content": []any{map[string]any{"type": "text", "text": text}}}
 	id := uuid.NewString()
 	s.say(map[string]any{"type": "assistant", "uuid": id, "message": message, "parent_tool_use_id": nil})
-	if die {
+	if dieLater {
+		s.gate()
+	}
+	if die || dieLater {
 		os.Exit(3)
 	}
 	s.keep("assistant", id, message)

@@ -24,6 +24,10 @@ type attempt struct {
 	host  *Host
 	in    contract.RunTurnInput
 	began time.Time
+	// scheduled names the activity, whose attempts have the same input; it had waited and
+	// worked for so long when this attempt began.
+	scheduled string
+	waited    time.Duration
 	// fence is this attempt's right to write; again reports whether there may have been
 	// earlier attempts.
 	fence stream.Fence
@@ -74,14 +78,16 @@ func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attem
 			return nil, err
 		}
 	}
-	number := int(activity.GetInfo(ctx).Attempt)
+	info := activity.GetInfo(ctx)
+	number := int(info.Attempt)
 	again := in.Continues || number > 1
 	why := "" // the session's workflow is open
 	if in.Terminated != "" {
 		why = in.Terminated.Sentence()
 	}
 	a := &attempt{
-		host: h, in: in, began: time.Now(), again: again,
+		host: h, in: in, again: again,
+		began: time.Now(), waited: time.Since(info.ScheduledTime), scheduled: info.WorkflowExecution.RunID + "/" + info.ActivityID,
 		controls: make(chan control), left: make(chan struct{}), unbilled: map[string]bool{},
 		fence: stream.Fence{Epoch: in.Sandbox.Epoch, Attempt: attemptOf(in.Turn, number)},
 		facts: turn.Facts{
@@ -89,8 +95,7 @@ func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attem
 		},
 	}
 	a.machine = turn.NewMachine(turn.Config{
-		ExecutionID: in.ExecutionID, Terminated: why, Began: a.began, Limits: in.Limits, MaxTicks: in.MaxTicks,
-		Used:     in.Used.Add(event.Usage{}, nil, a.began.Sub(activity.GetInfo(ctx).ScheduledTime)),
+		ExecutionID: in.ExecutionID, Terminated: why, Began: a.began, MaxTicks: in.MaxTicks,
 		Patience: cmp.Or(time.Duration(in.NoProgressMS)*time.Millisecond, session.DefaultNoProgress),
 	}, in.Anchor)
 	if in.Resumes != nil {
@@ -109,8 +114,17 @@ func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attem
 	if a.checkpoint, err = h.settledCheckpoint(ctx, in); err != nil && !a.learn(err) {
 		return nil, err
 	}
+	a.bind(in.Bounds)
+	if o := a.checkpoint.Open; a.checkpoint.Began(in) && o.BoundsOf == a.scheduled {
+		a.bind(o.Bounds)
+	}
 	a.facts.Checkpoint = a.checkpoint.Facts()
 	return a, nil
+}
+
+// bind has the turn keep to bounds of its session.
+func (a *attempt) bind(b contract.Bounds) {
+	a.machine.Limits, a.machine.Used = b.Limits, b.Used.Add(event.Usage{}, nil, a.waited)
 }
 
 // attemptOf orders the attempts of all turns of an epoch: fences must grow across turns

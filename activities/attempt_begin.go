@@ -53,8 +53,11 @@ func (a *attempt) openAgent(ctx context.Context) (err error) {
 }
 
 // unfinished returns the prompts that agents may have had of this execution, in order; none
-// before its first.
+// before its first, and none once it has ended.
 func (a *attempt) unfinished() []adapters.Unfinished {
+	if a.history != nil && a.history.Ended != nil {
+		return nil
+	}
 	resumed, steered := 0, steeredBefore(a.adapter, a.in.Steered)
 	switch began := a.checkpoint.Began(a.in); {
 	case began && a.checkpoint.Open.Resume != nil:
@@ -158,7 +161,7 @@ func (a *attempt) ask(ctx context.Context) error {
 		return err
 	}
 	if r := a.checkpoint.Open.Resume; r.Withholds() {
-		_, err := a.step(ctx, turn.Withheld{Resume: *r, RequestID: fmt.Sprintf("sojourn-%s-unknown-%d", a.in.ExecutionID, r.Times)})
+		_, err := a.step(ctx, turn.Withheld{Resume: *r, RequestID: fmt.Sprintf("sojourn-%s-unknown-%d-%d", a.in.ExecutionID, a.in.Sandbox.Epoch, r.Times)})
 		return err
 	}
 	if err := a.askAgent(ctx); err != nil {

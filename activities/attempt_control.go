@@ -34,6 +34,11 @@ func (a *attempt) control(ctx context.Context, in contract.ControlInput) (err er
 		_, err = a.step(ctx, turn.SteerRequested{Message: steeredOf(a.adapter, *in.Steer)})
 		return err
 	}
+	if in.Bounds != nil {
+		if err := a.rebind(*in.Bounds); err != nil {
+			return err
+		}
+	}
 	if in.Options != nil {
 		if err := a.changeOptions(ctx, in.ID, *in.Options); err != nil {
 			return err
@@ -71,6 +76,13 @@ func (a *attempt) emit(ctx context.Context, key string, events []event.Event) er
 	}
 	a.machine.HasServer = true
 	return nil
+}
+
+// rebind has the turn keep to other bounds, after saving them for its next attempt.
+func (a *attempt) rebind(b contract.Bounds) error {
+	a.bind(b)
+	a.checkpoint.Open.Bounds, a.checkpoint.Open.BoundsOf = b, a.scheduled
+	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // changeOptions changes the options of the running agent. If it can't change them now, they

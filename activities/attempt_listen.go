@@ -133,7 +133,11 @@ func (a *attempt) takeControl(ctx context.Context, c control) {
 		a.postponed = append(a.postponed, c)
 		return
 	}
-	c.reply <- a.control(ctx, c.in)
+	got := reply{err: a.control(ctx, c.in)}
+	if c.in.Usage {
+		got.out.Usage, got.out.CostUSD = a.machine.Summary.Usage, a.machine.Summary.CostUSD
+	}
+	c.reply <- got
 }
 
 // takePostponed answers the controls that wait no longer.

@@ -3,8 +3,10 @@ package activities
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/effects"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/turn"
@@ -54,8 +56,10 @@ func (a *attempt) park(ctx context.Context) (out contract.RunTurnOutput, err err
 	} else if lost := a.in.Resumes; lost != nil && lost.Parked != nil {
 		parked.PromptID = lost.Parked.PromptID
 	}
-	if err := a.emitLostOfEnded(ctx); err != nil {
-		return out, err
+	if !slices.ContainsFunc(parked.Requests, effects.IsQuestion) { // else they agree since the loss
+		if err := a.emitLostOfEnded(ctx); err != nil {
+			return out, err
+		}
 	}
 	if err := a.emitParked(ctx, *saved); err != nil {
 		return out, err

@@ -280,6 +280,12 @@ func (b *bench) heard() []string {
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
+// openGate lets an agent that waits at its gate continue.
+func (b *bench) openGate() {
+	b.t.Helper()
+	require.NoError(b.t, os.WriteFile(b.file(gateFile), nil, 0o600))
+}
+
 // file returns a path in the agent's home.
 func (b *bench) file(elem ...string) string {
 	b.t.Helper()

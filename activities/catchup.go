@@ -25,7 +25,7 @@ func (s *Session) CatchUp(ctx context.Context, in contract.CatchUpInput) (contra
 }
 
 func (s *Session) catchUp(ctx context.Context, in contract.CatchUpInput) (contract.CatchUpOutput, error) {
-	p, err := replay(ctx, s.Stream, in)
+	p, err := replay(ctx, s.Stream, in, "")
 	if err != nil {
 		return contract.CatchUpOutput{}, err
 	}
@@ -38,7 +38,7 @@ func (s *Session) catchUp(ctx context.Context, in contract.CatchUpInput) (contra
 			return contract.CatchUpOutput{}, err
 		}
 		// No earlier run can write after this.
-		if p, err = replay(ctx, s.Stream, in); err != nil {
+		if p, err = replay(ctx, s.Stream, in, ""); err != nil {
 			return contract.CatchUpOutput{}, err
 		}
 		p.sandbox = nil
@@ -92,12 +92,17 @@ type replayed struct {
 	closed     bool
 }
 
-// replay reads everything after the last event that the workflow knows. Where retention
-// has removed some of it, the rest is read.
-func replay(ctx context.Context, log *stream.Log, in contract.CatchUpInput) (*replayed, error) {
+// replay reads everything after the last event that the workflow knows, but for what concerns
+// the block own. Where retention has removed some of it, the rest is read.
+func replay(ctx context.Context, log *stream.Log, in contract.CatchUpInput, own string) (*replayed, error) {
 	p := &replayed{seq: in.LastSeq, sandbox: in.Sandbox}
 	p.blocks = loss.NewServerBlocks(in.Anchor)
-	return p, eachAfter(ctx, log, in.SessionID, in.LastSeq, func(ev event.Event) bool { p.add(ev); return true })
+	return p, eachAfter(ctx, log, in.SessionID, in.LastSeq, func(ev event.Event) bool {
+		if block, concerns := loss.BlockOf(ev); !concerns || block != own {
+			p.add(ev)
+		}
+		return true
+	})
 }
 
 // eachAfter calls yield with the events after a sequence number until it returns false.

@@ -9,11 +9,13 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/sandbox"
 )
 
 // Check runs a command in a sandbox, isolated like its agent. That it fails is no error.
 func (h *Host) Check(ctx context.Context, in contract.CheckInput) (contract.CheckOutput, error) {
 	defer heartbeat(ctx, "running a check").stop()
+	defer h.BeginCheck(in.Sandbox.ID)()
 	out, err := h.check(ctx, in)
 	return out, toApplicationError(err)
 }
@@ -38,8 +40,12 @@ func (h *Host) check(ctx context.Context, in contract.CheckInput) (contract.Chec
 	exit, ended := errors.AsType[*runner.ExitError](err)
 	switch {
 	case ended:
+		// A failure may be the end of the sandbox, which kills the command before it is gone itself.
+		if h.isEnding(in.Sandbox.ID) {
+			return contract.CheckOutput{}, fmt.Errorf("sandbox %s: %w", in.Sandbox.ID, sandbox.ErrTerminated)
+		}
 		if _, err := h.o.Provider.Open(ctx, in.Sandbox.ID); err != nil {
-			return contract.CheckOutput{}, err // it was ended with its sandbox
+			return contract.CheckOutput{}, err
 		}
 		return contract.CheckOutput{Code: exit.Code, Output: exit.Stderr}, nil
 	case err != nil && timed.Err() != nil && ctx.Err() == nil:

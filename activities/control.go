@@ -16,9 +16,15 @@ const controlPatience = 3 * time.Second
 // control is a request to a running turn.
 type control struct {
 	in    contract.ControlInput
-	reply chan error
+	reply chan reply
 	// readTo is where the spool ended when it arrived, if that was asked.
 	readTo int64
+}
+
+// reply is a turn's answer to a control.
+type reply struct {
+	out contract.ControlOutput
+	err error
 }
 
 // SendControl passes a control to the running turn of a session on this host. What an attempt
@@ -29,9 +35,9 @@ func (h *Host) SendControl(ctx context.Context, in contract.ControlInput) (contr
 		if t == nil {
 			return contract.ControlOutput{}, ctx.Err()
 		}
-		answered, err := t.take(ctx, in)
-		if answered {
-			return handed(err)
+		got, err := t.take(ctx, in)
+		if got != nil {
+			return handed(*got)
 		}
 		if err != nil || t.over {
 			return contract.ControlOutput{}, err
@@ -39,29 +45,29 @@ func (h *Host) SendControl(ctx context.Context, in contract.ControlInput) (contr
 	}
 }
 
-// take has the attempt carry out a control, and reports whether it did before it left.
-func (a *attempt) take(ctx context.Context, in contract.ControlInput) (answered bool, err error) {
-	c := control{in: in, reply: make(chan error, 1)}
+// take has the attempt carry out a control, and returns its answer; nil if it left before.
+func (a *attempt) take(ctx context.Context, in contract.ControlInput) (*reply, error) {
+	c := control{in: in, reply: make(chan reply, 1)}
 	select {
 	case a.controls <- c:
 	case <-a.left:
-		return false, nil
+		return nil, nil
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return nil, ctx.Err()
 	}
 	select {
-	case err = <-c.reply:
-		return true, err
+	case got := <-c.reply:
+		return &got, nil
 	case <-a.left:
 		// It may have answered as the last thing it did: then that counts.
 		select {
-		case err = <-c.reply:
-			return true, err
+		case got := <-c.reply:
+			return &got, nil
 		default:
-			return false, nil
+			return nil, nil
 		}
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
@@ -69,11 +75,12 @@ func (a *attempt) take(ctx context.Context, in contract.ControlInput) (answered 
 var errNotNow = errors.New("the agent can't take a message now")
 
 // handed converts a turn's result for a control into the activity's.
-func handed(err error) (contract.ControlOutput, error) {
-	if errors.Is(err, errNotNow) {
+func handed(r reply) (contract.ControlOutput, error) {
+	if errors.Is(r.err, errNotNow) {
 		return contract.ControlOutput{}, nil
 	}
-	return contract.ControlOutput{Handed: err == nil}, toApplicationError(err)
+	r.out.Handed = r.err == nil
+	return r.out, toApplicationError(r.err)
 }
 
 // await returns the turn, or nil when it does not start in time.

@@ -126,6 +126,52 @@ func TestUnknownEffectEndsTheTurn(t *testing.T) {
 	}
 }
 
+// A question that waits for longer than a turn holds its agent parks the turn, and is asked
+// once: the answer counts in the next sandbox.
+func TestR52UnknownEffectIsParked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer permission.Decision
+		wants  session.Outcome
+	}{
+		"allowed": {permission.Decision{Allow: true, By: "ana"}, session.Completed},
+		"denied":  {permission.Decision{Message: "I look myself", By: "ana"}, session.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, in := halfDone(t, permission.LossAsk)
+			in.Agent.Park = 1
+			out, err := b.attempt(t.Context(), 3, in)
+			require.NoError(t, err)
+			require.NotNil(t, out.Parked)
+			request := out.Parked.Open()[0]
+			require.Equal(t, []string{request + " requested"}, requestsIn(t, b.log, b.agent.SessionID))
+			require.Equal(t, 1, countLines(b.heard(), `"type":"user"`), "the agent is asked nothing")
+
+			p := *out.Parked
+			_, first := p.Decide(request, c.answer)
+			require.True(t, first)
+			b.last = out.LastSeq
+			in = b.resumedWith(in, p, false)
+			over, err := b.attempt(t.Context(), 1, in)
+			require.NoError(t, err)
+			require.Equal(t, c.wants, over.Result.Outcome)
+			require.Len(t, requestsIn(t, b.log, b.agent.SessionID), 3, "requested, answered, ended")
+			require.Equal(t, 1, b.marked())
+			require.Contains(t, strings.Join(notices(b.events(), "resumed"), "\n"), name+" by ana")
+			told := countLines(b.heard(), "(call toolu_")
+			if c.answer.Allow {
+				require.Equal(t, 1, told)
+				require.Zero(t, countLines(b.heard(), "While you waited"), "the agent had asked nothing")
+				return
+			}
+			require.Zero(t, told)
+			require.Equal(t, session.TypeEffectUnknown, over.Result.Error.Code)
+			require.Contains(t, over.Result.Error.Message, "I look myself")
+		})
+	}
+}
+
 // The death of the agent alone marks its call, and applies no rule.
 func TestUnknownEffectOfADeadAgent(t *testing.T) {
 	t.Parallel()

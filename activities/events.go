@@ -35,15 +35,17 @@ func lostEnvironment(sb session.Sandbox) event.Environment {
 // archive, and the last block after them.
 func serverEntries(key string, events []event.Event, anchor string) ([]archive.ServerEntry, string) {
 	var entries []archive.ServerEntry
-	for i, ev := range events {
+	for _, ev := range events {
 		block, belongs := loss.BlockOf(ev)
 		if !belongs {
 			continue
 		}
 		entries = append(entries, archive.ServerEntry{
-			ID: fmt.Sprintf("%s-%d", key, i), Anchor: archive.Anchor{ConversationID: event.Main, AfterBlockID: anchor}, Event: ev,
+			ID: fmt.Sprintf("%s-%d", key, len(entries)), Anchor: archive.Anchor{ConversationID: event.Main, AfterBlockID: anchor}, Event: ev,
 		})
-		anchor = block
+		if _, ends := ev.Payload.(event.SubagentCompleted); !ends { // the block of one that ends is an earlier one
+			anchor = block
+		}
 	}
 	return entries, anchor
 }

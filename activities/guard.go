@@ -3,12 +3,14 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
@@ -35,9 +37,10 @@ type guardedActivity struct {
 // ExecuteActivity refuses the activity or runs it.
 func (a *guardedActivity) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	if len(in.Args) == 1 {
-		if w := writeOf(in.Args[0]); w.reset {
+		info := activity.GetInfo(ctx)
+		if w := writeOf(in.Args[0], info.Attempt > 1); w.reset {
 			// The session's workflow has the session's id.
-			if err := notAhead(ctx, a.log, activity.GetInfo(ctx).WorkflowExecution.ID, w); err != nil {
+			if err := notAhead(ctx, a.log, info.WorkflowExecution.ID, w); err != nil {
 				return nil, toApplicationError(err)
 			}
 		}
@@ -56,26 +59,52 @@ type write struct {
 }
 
 // writeOf returns what the guard needs of the activities that write for a session's run;
-// the zero write for all others.
-func writeOf(input any) write {
+// the zero write for all others. again reports whether the activity was tried before.
+func writeOf(input any, again bool) write {
 	switch in := input.(type) {
 	case contract.BeginInput:
 		return write{reset: in.Reset, after: in.Session.LastSeq}
 	case contract.CreateSandboxInput:
 		return write{reset: in.Reset, after: in.LastSeq}
 	case contract.EmitInput:
-		return write{reset: in.Reset, after: in.LastSeq}
-	case contract.RunTurnInput:
-		return write{in.Reset, in.LastSeq, func(p event.Payload) bool { _, is := p.(event.QueryStarted); return is }}
-	case contract.EndSandboxInput:
 		return write{in.Reset, in.LastSeq, func(p event.Payload) bool {
-			e, ok := p.(event.EETerminated)
-			return ok && e.SandboxID == in.Sandbox.ID
+			return again && slices.ContainsFunc(in.Events, func(own event.Event) bool { return decideTheSame(own.Payload, p) })
 		}}
+	case contract.RunTurnInput:
+		return write{in.Reset, in.LastSeq, func(p event.Payload) bool {
+			_, started := p.(event.QueryStarted)
+			return started || again && ends(p, in.ExecutionID, in.Message.ID)
+		}}
+	case contract.EndSandboxInput:
+		return write{in.Reset, in.LastSeq, func(p event.Payload) bool { return terminates(p, in.Sandbox.ID) }}
 	case contract.FinishInput:
 		return write{in.Reset, in.Record.LastSeq, func(p event.Payload) bool { _, is := p.(event.SessionClosed); return is }}
 	}
 	return write{}
+}
+
+// decideTheSame reports whether an event of the stream decides what an emission's own does.
+func decideTheSame(own, found event.Payload) bool {
+	if e, ok := own.(event.EETerminated); ok {
+		return terminates(found, e.SandboxID)
+	}
+	messages := endedMessages(own)
+	if len(messages) == 0 {
+		return false
+	}
+	res, _ := session.ResultOf(event.Event{Payload: own}, messages[0])
+	return event.TypeOf(own) == event.TypeOf(found) && ends(found, res.ExecutionID, messages[0])
+}
+
+func terminates(p event.Payload, sandboxID string) bool {
+	e, ok := p.(event.EETerminated)
+	return ok && e.SandboxID == sandboxID
+}
+
+// ends reports whether an event ends the execution of a message.
+func ends(p event.Payload, executionID, messageID string) bool {
+	res, ok := session.ResultOf(event.Event{Payload: p}, messageID)
+	return ok && res.ExecutionID == executionID
 }
 
 // notAhead returns errAhead if the stream has anything, after the run's last known event,

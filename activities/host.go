@@ -46,7 +46,8 @@ type Host struct {
 	arrived chan struct{}
 	// made are the sandboxes that this process made and that exist.
 	made map[string]bool
-	// ending are the sandboxes that are being ended: none is made in them.
+	// ending are the sandboxes that are being ended: none is made in them, and a check that fails
+	// in one has no verdict.
 	ending map[string]bool
 	// left is what the last sweep could not remove; nil for nothing.
 	left error
@@ -103,11 +104,21 @@ func (h *Host) enter(t *attempt) (leave func()) {
 		h.mu.Lock()
 		if h.turns[id] == t {
 			delete(h.turns, id)
-			h.Slots.Idle(t.in.Sandbox.ID)
+			h.rest(t)
 		}
 		h.mu.Unlock()
 		close(t.left)
 	}
+}
+
+// rest allows the sandbox of a turn that has left to be evicted: behind one of a job, only
+// when its check could have begun.
+func (h *Host) rest(t *attempt) {
+	if contract.OfJob(t.in.Message.ID) {
+		h.Slots.Spare(t.in.Sandbox.ID)
+		return
+	}
+	h.Slots.Idle(t.in.Sandbox.ID)
 }
 
 // live returns the running turn of an execution, and a channel that is closed when another

@@ -143,7 +143,7 @@ func TestSendControl(t *testing.T) {
 	one := live("s", "x1")
 	leave := h.enter(one)
 	c := <-one.controls
-	c.reply <- nil
+	c.reply <- reply{}
 	require.True(t, (<-sent).Handed)
 
 	// The turn ends without having taken the control.
@@ -157,7 +157,10 @@ func TestSendControl(t *testing.T) {
 	two := live("s", "x2")
 	leave = h.enter(two)
 	defer leave()
-	go func() { c := <-two.controls; c.reply <- session.Invalid("requestId", "is not open", "an open one") }()
+	go func() {
+		c := <-two.controls
+		c.reply <- reply{err: session.Invalid("requestId", "is not open", "an open one")}
+	}()
 	_, err = h.SendControl(t.Context(), contract.ControlInput{SessionID: "s", ExecutionID: "x2"})
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
@@ -180,7 +183,7 @@ func TestSendControlToALeavingTurn(t *testing.T) {
 		one := live("s", "x1")
 		leave := h.enter(one)
 		var wg sync.WaitGroup
-		wg.Go(func() { c := <-one.controls; c.reply <- nil; leave() })
+		wg.Go(func() { c := <-one.controls; c.reply <- reply{}; leave() })
 		out, err := h.SendControl(t.Context(), contract.ControlInput{SessionID: "s", ExecutionID: "x1"})
 		require.NoError(t, err)
 		require.True(t, out.Handed)
@@ -200,7 +203,7 @@ func TestSendControlToTheNextAttempt(t *testing.T) {
 		leave()
 		leave = h.enter(next)
 		c := <-next.controls
-		c.reply <- nil
+		c.reply <- reply{}
 	})
 	out, err := h.SendControl(t.Context(), contract.ControlInput{SessionID: "s", ExecutionID: "x1"})
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ func (a *attempt) message() turn.Message {
 	m := messageOf(a.adapter, a.in.Message)
 	m.Steered = a.machine.Steered
 	if open := a.checkpoint.Open; open != nil && open.Parked != nil {
-		m.Waited = open.Parked.Parked.Calls()
+		m.Waited, m.Waits = open.Parked.Parked.Calls(), open.Parked.Parked.Open()
 	}
 	if a.in.Resumes == nil {
 		return m

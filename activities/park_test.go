@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // asking returns the input of a turn that is parked at once.
@@ -57,17 +58,26 @@ func TestParkedAgain(t *testing.T) {
 	require.Equal(t, first.LastBlock, second.LastBlock)
 	require.Equal(t, processes, countLines(b.heard(), `"subtype":"initialize"`), "no agent is started")
 	require.Len(t, notices(b.events(), "parked"), 1)
+	require.Equal(t, []string{first.Parked.Requests[0].ID + " requested"}, requestsIn(t, b.log, b.agent.SessionID), "the request stays open")
 	require.Zero(t, count[event.QueryCompleted](b.events())+count[event.QueryFailed](b.events())+count[event.QueryInterrupted](b.events()))
 	b.end()
 }
 
-// resumedWith runs the turn in the next sandbox, with the decisions. If forgotten, the
-// stream is purged first.
+// resumedWith runs the turn in the next sandbox, with the decisions, which the workflow has
+// streamed. If forgotten, the stream is purged first.
 func (b *bench) resumedWith(in contract.RunTurnInput, p permission.Parked, forgotten bool) contract.RunTurnInput {
 	b.t.Helper()
 	before := in.LastSeq
 	b.end()
 	b.create()
+	for _, d := range p.Decisions {
+		var err error
+		b.last, err = b.log.Emit(b.t.Context(), b.agent.SessionID, stream.Emission{
+			Fence: stream.Fence{Epoch: b.sandbox.Epoch}, LastSeq: b.last, Key: d.ID,
+			Events: []event.Event{fromServer(event.PermissionResolved{RequestID: d.ID, Decision: "allow", By: d.By})},
+		})
+		require.NoError(b.t, err)
+	}
 	in.Sandbox, in.LastSeq = b.sandbox, b.last
 	in.Resumes = &session.Lost{Host: "host-0", Times: 1, Parks: 1, Parked: &p, AfterSeq: before}
 	if forgotten {
@@ -102,6 +112,7 @@ func TestParkedAndAnswered(t *testing.T) {
 			require.Zero(t, countLines(b.heard(), "words 2 ask"), "the message is not sent again")
 			require.Len(t, notices(b.events(), "resumed"), 1)
 			require.Contains(t, notices(b.events(), "resumed")[0], `Bash {"command":"true"} is allowed by anna`)
+			require.NotContains(t, strings.Join(requestsIn(t, b.log, b.agent.SessionID), ", "), "cancelled")
 			b.end()
 		})
 	}

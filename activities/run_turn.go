@@ -106,7 +106,7 @@ func (a *attempt) close() {
 // leave returns an attempt's error after it left its agent running: it keeps the agent of a
 // paused turn alive, and starts the cleanup of a terminated session.
 func (a *attempt) leave(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), activity.ErrActivityPaused) && a.agent != nil {
+	if errors.Is(context.Cause(ctx), activity.ErrActivityPaused) && a.agent != nil && a.agent.Conn != nil {
 		a.host.KeepPaused(a.in.Agent.SessionID, a.agent.Conn)
 	}
 	var missing *serviceerror.NotFound

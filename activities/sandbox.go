@@ -61,6 +61,7 @@ func (h *Host) terminate(ctx context.Context, sb sandbox.Sandbox) error {
 // terminateNaming is like terminate, but for the checkpoint, and returns the files that could
 // not be removed yet; "" for none. The sandbox has ended all the same.
 func (h *Host) terminateNaming(ctx context.Context, sb sandbox.Sandbox) (left string, err error) {
+	h.markEnding(sb.ID())
 	err = sb.Terminate(ctx)
 	if le, ok := errors.AsType[*sandbox.LeftError](err); ok {
 		h.o.Log.Warn("files of an ended sandbox remain", "sandbox", sb.ID(), "path", le.Path, "error", err)
@@ -72,4 +73,18 @@ func (h *Host) terminateNaming(ctx context.Context, sb sandbox.Sandbox) (left st
 	h.Slots.Free(sb.ID())
 	h.forget(sb.ID())
 	return left, nil
+}
+
+// markEnding has isEnding report true until the host forgets the sandbox.
+func (h *Host) markEnding(sandboxID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ending[sandboxID] = true
+}
+
+// isEnding reports whether a sandbox is being ended.
+func (h *Host) isEnding(sandboxID string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ending[sandboxID]
 }

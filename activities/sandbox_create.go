@@ -71,7 +71,7 @@ func (h *Host) createSandbox(ctx context.Context, in contract.CreateSandboxInput
 		// The caller gets no id of it: it must not stay.
 		return contract.CreateSandboxOutput{}, errors.Join(err, h.discard(context.WithoutCancel(ctx), env.SandboxID))
 	}
-	h.Slots.Idle(env.SandboxID)
+	h.Slots.Spare(env.SandboxID)
 	return contract.CreateSandboxOutput{Sandbox: made, Parts: parts, LastSeq: last}, nil
 }
 
@@ -86,9 +86,7 @@ func (h *Host) slotFor(ctx context.Context, in contract.CreateSandboxInput) (*ho
 // checkShared returns an error if the sandbox in which another one is made is being ended: its
 // session will have another.
 func (h *Host) checkShared(shared *session.Sandbox) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if shared == nil || !h.ending[shared.ID] {
+	if shared == nil || !h.isEnding(shared.ID) {
 		return nil
 	}
 	return errGone(shared.ID)

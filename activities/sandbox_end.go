@@ -64,9 +64,7 @@ func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (con
 // endThoseIn has none made in a sandbox from now on, and asks the sessions that work in it to
 // give theirs up. Each does after its turn; until then the error names it.
 func (h *Host) endThoseIn(ctx context.Context, sandboxID string) error {
-	h.mu.Lock()
-	h.ending[sandboxID] = true
-	h.mu.Unlock()
+	h.markEnding(sandboxID)
 	sharing, err := h.Sharing(ctx, sandboxID)
 	for _, info := range sharing {
 		err = errors.Join(err, fmt.Errorf("session %s works in it", info.SessionID),

@@ -58,17 +58,17 @@ func TestOptionsWaitForTheOpening(t *testing.T) {
 	h := &heard{}
 	a := attemptWith(withSandbox(t), h)
 	a.held = true
-	options := control{in: contract.ControlInput{ID: "c1", Options: &contract.Options{Permission: permission.Deny}}, reply: make(chan error, 1)}
-	nothing := control{in: contract.ControlInput{ID: "c2"}, reply: make(chan error, 1)}
+	options := control{in: contract.ControlInput{ID: "c1", Options: &contract.Options{Permission: permission.Deny}}, reply: make(chan reply, 1)}
+	nothing := control{in: contract.ControlInput{ID: "c2"}, reply: make(chan reply, 1)}
 	a.takeControl(t.Context(), options)
 	a.takeControl(t.Context(), nothing)
 	a.takePostponed(t.Context())
 	require.Empty(t, options.reply)
 	require.Empty(t, h.inputs)
-	require.NoError(t, <-nothing.reply)
+	require.NoError(t, (<-nothing.reply).err)
 	a.held = false
 	a.takePostponed(t.Context())
-	require.NoError(t, <-options.reply)
+	require.NoError(t, (<-options.reply).err)
 	require.Len(t, h.inputs, 1)
 	a.takePostponed(t.Context())
 	require.Len(t, h.inputs, 1, "once")
@@ -81,9 +81,9 @@ func TestSteerWaitsForWhatAnEarlierAttemptSent(t *testing.T) {
 	h := &heard{}
 	a := attemptWith(withSandbox(t), h)
 	a.adapter, a.machine.Steers = claude.New(), true
-	steer := control{in: contract.ControlInput{ID: "c1", Steer: &session.Message{ID: "m2", Text: "words 2"}}, reply: make(chan error, 1)}
+	steer := control{in: contract.ControlInput{ID: "c1", Steer: &session.Message{ID: "m2", Text: "words 2"}}, reply: make(chan reply, 1)}
 	a.takeControl(t.Context(), steer)
-	require.ErrorIs(t, <-steer.reply, errNotNow)
+	require.ErrorIs(t, (<-steer.reply).err, errNotNow)
 
 	a.follows = true
 	a.takeControl(t.Context(), steer)
@@ -91,7 +91,7 @@ func TestSteerWaitsForWhatAnEarlierAttemptSent(t *testing.T) {
 	require.Empty(t, steer.reply)
 	a.machine.Prompt = &turn.Span{}
 	a.takePostponed(t.Context())
-	require.NoError(t, <-steer.reply)
+	require.NoError(t, (<-steer.reply).err)
 	require.Len(t, h.inputs, 1)
 }
 

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
@@ -22,7 +24,8 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// Reconciler cleans up after sessions whose workflow was ended from outside.
+// Reconciler cleans up after sessions whose workflow was ended from outside, and after lost
+// hosts.
 type Reconciler struct {
 	Temporal client.Client
 	Stream   *stream.Log
@@ -186,27 +189,42 @@ func (r *Reconciler) ReconcileTerminated(ctx context.Context, in contract.Reconc
 	if !in.After.IsZero() {
 		query += " AND CloseTime >= '" + in.After.UTC().Format(time.RFC3339) + "'"
 	}
-	var token []byte
-	for more := true; more; more = len(token) > 0 {
-		page, err := r.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query, NextPageToken: token})
+	for info, err := range r.list(ctx, query) {
 		if err != nil {
 			return out, fmt.Errorf("list terminated sessions: %w", err)
 		}
-		for _, info := range page.GetExecutions() {
-			run := session.TerminatedRun{SessionID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId()}
-			if session.ValidateID("id", run.SessionID) != nil {
-				continue // Anyone may start a workflow of our type under any id.
-			}
-			t, err := r.termination(ctx, run)
-			if err == nil && t != "" {
-				out.Found++
-				err = session.Reconcile(ctx, r.Temporal, run)
-			}
-			if err != nil {
-				return out, err
-			}
+		run := session.TerminatedRun{SessionID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId()}
+		if session.ValidateID("id", run.SessionID) != nil {
+			continue // Anyone may start a workflow of our type under any id.
 		}
-		token = page.GetNextPageToken()
+		t, err := r.termination(ctx, run)
+		if err == nil && t != "" {
+			out.Found++
+			err = session.Reconcile(ctx, r.Temporal, run)
+		}
+		if err != nil {
+			return out, err
+		}
 	}
 	return out, nil
+}
+
+// list yields the workflows of Temporal's index that match a query. The error ends it.
+func (r *Reconciler) list(ctx context.Context, query string) iter.Seq2[*workflowpb.WorkflowExecutionInfo, error] {
+	return func(yield func(*workflowpb.WorkflowExecutionInfo, error) bool) {
+		var token []byte
+		for more := true; more; more = len(token) > 0 {
+			page, err := r.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query, NextPageToken: token})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, info := range page.GetExecutions() {
+				if !yield(info, nil) {
+					return
+				}
+			}
+			token = page.GetNextPageToken()
+		}
+	}
 }

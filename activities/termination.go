@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -49,8 +50,13 @@ func (r *Reconciler) recordTermination(ctx context.Context, in contract.RecordTe
 	if err := r.Archive.AppendServerEntries(ctx, id, epoch, entries...); err != nil {
 		return err
 	}
+	used, err := r.usedOf(ctx, in)
+	if err != nil {
+		return err
+	}
 	final := in.State.Record
 	final.LastSeq, final.LastBlockID = last, anchor
+	final.Usage, final.CostUSD, final.Ticks = final.Usage.Add(used.Usage), event.AddKnown(final.CostUSD, used.CostUSD), event.AddKnown(final.Ticks, used.Calls)
 	if err := r.saveRecord(ctx, id, final); err != nil {
 		return err
 	}
@@ -60,6 +66,23 @@ func (r *Reconciler) recordTermination(ctx context.Context, in contract.RecordTe
 		}
 	}
 	return r.Stream.Changed(ctx, id, stream.ChangeClosed)
+}
+
+// usedOf returns what the stream has of what the running execution used: the workflow did not
+// learn of it.
+func (r *Reconciler) usedOf(ctx context.Context, in contract.RecordTerminationInput) (limits.Execution, error) {
+	if in.State.Running == nil {
+		return limits.Execution{}, nil
+	}
+	used := usedBefore{executionID: in.State.Running.ExecutionID}
+	if l := in.State.Lost; l != nil {
+		used.parks = l.Parks
+	}
+	err := eachAfter(ctx, r.Stream, in.Run.SessionID, in.Since().LastSeq, func(ev event.Event) bool {
+		used.Add(ev)
+		return true
+	})
+	return used.Execution, err
 }
 
 // takeEpoch takes the session's next epoch; 0 if the session is open again. Reopening
@@ -128,10 +151,13 @@ func (r *Reconciler) keepLost(ctx context.Context, epoch uint64, in contract.Rec
 	return err
 }
 
+// terminatedBlock returns the id of the block that says how a run was ended.
+func terminatedBlock(run session.TerminatedRun) string { return "sojourn-" + run.RunID + "-terminated" }
+
 // closing reads from the stream what was answered, and returns events for what was not,
-// with the block that they follow.
+// with the block that they follow: not their own, which an earlier attempt may have streamed.
 func (r *Reconciler) closing(ctx context.Context, in contract.RecordTerminationInput) (events []event.Event, anchor string, err error) {
-	p, err := replay(ctx, r.Stream, in.Since())
+	p, err := replay(ctx, r.Stream, in.Since(), terminatedBlock(in.Run))
 	if err != nil {
 		return nil, "", err
 	}
@@ -170,7 +196,7 @@ func closingEvents(in contract.RecordTerminationInput, p *replayed) []event.Even
 		text += "; its host " + in.State.Sandbox.Host + " did not answer, and what was not archived is lost"
 	}
 	events = append(events, fromServer(event.BlockUpsert{Block: event.Block{
-		ID: "sojourn-" + in.Run.RunID + "-terminated", Type: event.BlockSystem, Status: event.StatusComplete,
+		ID: terminatedBlock(in.Run), Type: event.BlockSystem, Status: event.StatusComplete,
 		Source: event.SourceServer, Subtype: "terminated", Message: event.Text(text),
 	}}))
 	return append(events, fromServer(runtime(false)), fromServer(event.SessionClosed{Reason: string(in.Termination)}))

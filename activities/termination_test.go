@@ -46,7 +46,7 @@ func TestTerminatedAfterItsHostWasLost(t *testing.T) {
 	ended := []event.Payload{
 		event.QueryStarted{Query: q1}, block("m1", event.BlockUserMessage, "one"), block("b1", event.BlockAssistantText, "answer"), event.QueryCompleted{Query: q1},
 	}
-	running := slices.Clip([]event.Payload{event.QueryStarted{Query: q2}, block("m2", event.BlockUserMessage, "two"), block("b2", event.BlockAssistantText, "half an answer")})
+	running := slices.Clip([]event.Payload{event.QueryStarted{Query: q2}, block("m2", event.BlockUserMessage, "two"), block("b2", event.BlockAssistantText, "half an answer"), event.MetadataUpdate{Usage: &event.Usage{InputTokens: 7}}})
 	call := event.BlockUpsert{Block: event.Block{ID: "c1", Type: event.BlockToolUse, Status: event.StatusComplete, ToolName: "Bash", Source: event.SourceRunner}}
 	pending := &contract.PendingMessage{ExecutionID: "x2", MessageID: "m2", Title: "two"}
 	for name, c := range map[string]struct {
@@ -57,22 +57,26 @@ func TestTerminatedAfterItsHostWasLost(t *testing.T) {
 		state  func(before, end uint64) contract.FinalState
 		want   []string
 		failed bool
+		used   int64
 	}{
 		"a turn had ended while S3 was away": {streamed: ended, want: []string{"m1: one", "b1: answer"}, state: func(before, end uint64) contract.FinalState {
 			u := &session.Unarchived{AfterSeq: before, Epoch: 2, Messages: []session.Message{{ID: "m1", Text: "one"}}}
 			return contract.FinalState{Record: session.Record{LastSeq: end, LastBlockID: "b1"}, Unarchived: u}
 		}},
+		"nothing was lost": {failed: true, state: func(_, end uint64) contract.FinalState {
+			return contract.FinalState{Record: session.Record{LastSeq: end}, Running: pending}
+		}},
 		"and its stream was deleted": {streamed: ended, deleted: true, want: []string{"m1: one"}, state: func(before, end uint64) contract.FinalState {
 			u := &session.Unarchived{AfterSeq: before, Epoch: 2, Messages: []session.Message{{ID: "m1", Text: "one"}}}
 			return contract.FinalState{Record: session.Record{LastSeq: end, LastBlockID: "b1"}, Unarchived: u}
 		}},
-		"a turn was running": {streamed: running, want: []string{"m2: two", "b2: half an answer"}, failed: true, state: func(before, end uint64) contract.FinalState {
+		"a turn was running": {used: 7, streamed: running, want: []string{"m2: two", "b2: half an answer"}, failed: true, state: func(before, end uint64) contract.FinalState {
 			return contract.FinalState{Record: session.Record{LastSeq: end}, Running: pending, Lost: &session.Lost{Host: "h1", Times: 1, AfterSeq: before}}
 		}},
-		"a turn had ended before it was reported": {streamed: append(running, event.QueryCompleted{Query: q2}), want: []string{"m2: two", "b2: half an answer"}, state: func(before, end uint64) contract.FinalState {
+		"a turn had ended before it was reported": {used: 7, streamed: append(running, event.QueryCompleted{Query: q2}), want: []string{"m2: two", "b2: half an answer"}, state: func(before, end uint64) contract.FinalState {
 			return contract.FinalState{Record: session.Record{LastSeq: end}, Running: pending, Lost: &session.Lost{Host: "h1", Times: 1, AfterSeq: before}}
 		}},
-		"a call was running": {streamed: append(running, call), want: []string{"m2: two", "b2: half an answer", "c1: ", "c1: unknown"}, failed: true, state: func(before, end uint64) contract.FinalState {
+		"a call was running": {used: 7, streamed: append(running, call), want: []string{"m2: two", "b2: half an answer", "c1: ", "c1: unknown"}, failed: true, state: func(before, end uint64) contract.FinalState {
 			return contract.FinalState{Record: session.Record{LastSeq: end}, Running: pending, Lost: &session.Lost{Host: "h1", Times: 1, AfterSeq: before}}
 		}},
 		"a turn was parked": {streamed: append(running, call), want: []string{"m2: two", "b2: half an answer", "c1: "}, failed: true, state: func(before, end uint64) contract.FinalState {
@@ -103,8 +107,23 @@ func TestTerminatedAfterItsHostWasLost(t *testing.T) {
 			in := contract.RecordTerminationInput{Run: run, Termination: session.Terminated, State: c.state(begun.LastSeq, end)}
 			in.State.Agent = contract.Agent{SessionID: id, Name: "claude"}
 			r := &Reconciler{Temporal: terminatedRun{run: run}, Stream: log, Archive: store, Agents: builtin.Registry()}
+			if !in.ArchiveBehind() {
+				// The first attempt was killed before it could archive what it has streamed.
+				epoch, err := r.takeEpoch(t.Context(), run)
+				require.NoError(t, err)
+				closing, _, err := r.closing(t.Context(), in)
+				require.NoError(t, err)
+				_, err = log.Emit(t.Context(), id, stream.Emission{Fence: stream.Fence{Epoch: epoch}, LastSeq: end, Key: "termination-r1", Events: closing})
+				require.NoError(t, err)
+			}
 			require.NoError(t, r.RecordTermination(t.Context(), in))
+			require.NoError(t, r.RecordTermination(t.Context(), in), "its result may be lost")
 
+			data, err := store.Session(t.Context(), id)
+			require.NoError(t, err)
+			rec, err := session.RecordOf(data)
+			require.NoError(t, err)
+			require.Equal(t, c.used, rec.Usage.InputTokens, "what the running turn has used, once")
 			live := reducer.NewBuilder(reducer.State{})
 			failed := false
 			require.NoError(t, eachAfter(t.Context(), log, id, 0, func(ev event.Event) bool {

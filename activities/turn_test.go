@@ -297,7 +297,7 @@ func TestAgentDies(t *testing.T) {
 		t.Run(fmt.Sprint("attempts ", attempts), func(t *testing.T) {
 			t.Parallel()
 			b := withSandbox(t)
-			in := b.ask(1, "words 2 words 60 die")
+			in := b.ask(1, "words 2 words 60 gate die")
 			for n := 1; n < attempts; n++ {
 				ctx, cancel := context.WithCancel(t.Context())
 				done := b.aside(ctx, n, in)
@@ -306,6 +306,7 @@ func TestAgentDies(t *testing.T) {
 				require.Error(t, (<-done).err)
 				b.worker()
 			}
+			b.openGate()
 			out, err := b.attempt(t.Context(), attempts, in)
 			require.NoError(t, err)
 			require.Equal(t, session.Failed, out.Result.Outcome)
@@ -337,7 +338,7 @@ func TestPolicyOutlivesTheAttempt(t *testing.T) {
 	b := withSandbox(t)
 	b.agent.Permission = adapters.PermissionAllow
 	b.turn(b.ask(1, "words 1"))
-	in := b.ask(2, "words 200 ask")
+	in := b.ask(2, "words 2 gate ask")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := b.aside(ctx, 1, in)
 	b.until(b.last, is[event.BlockDelta])
@@ -345,12 +346,27 @@ func TestPolicyOutlivesTheAttempt(t *testing.T) {
 	cancel()
 	require.Error(t, (<-done).err)
 	b.worker()
+	b.openGate()
 	out, err := b.attempt(t.Context(), 2, in)
 	require.NoError(t, err)
 	require.Equal(t, session.Completed, out.Result.Outcome)
 	require.Equal(t, 1, countLines(b.heard(), `"behavior":"deny"`))
 	require.Zero(t, countLines(b.heard(), `"behavior":"allow"`))
 	require.Zero(t, countLines(b.heard(), "bypassPermissions"), "nothing resets it")
+}
+
+// A running turn reports what it has used so far if a control asks for it, and only then.
+func TestARunningTurnReportsItsUsage(t *testing.T) {
+	t.Parallel()
+	b := withSandbox(t)
+	done := b.aside(t.Context(), 1, b.ask(1, "bill words 1 gate words 1"))
+	require.Eventually(t, func() bool {
+		out := b.control(contract.ControlInput{ExecutionID: "x1", ID: "u1", Usage: true})
+		return out.Handed && out.Usage.InputTokens == 7 && out.Usage.OutputTokens == 3
+	}, time.Minute, 10*time.Millisecond)
+	require.Equal(t, contract.ControlOutput{Handed: true}, b.control(contract.ControlInput{ExecutionID: "x1", ID: "u2"}))
+	b.openGate()
+	require.NoError(t, (<-done).err)
 }
 
 // An interrupt that was handed over holds for later attempts: they wait no longer for a

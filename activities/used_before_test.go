@@ -70,7 +70,7 @@ func TestUsageBeforeALoss(t *testing.T) {
 	t.Run("limit", func(t *testing.T) {
 		t.Parallel()
 		b, in := lostHost(t)
-		in.Limits = limits.Limits{Tokens: 10}
+		in.Limits, in.Message.Text = limits.Limits{Tokens: 10}, "words 2 hang" // it does not end by itself
 		out := b.turn(in)
 		require.Equal(t, session.Interrupted, out.Result.Outcome)
 		require.Equal(t, session.TypeLimit, out.Result.Error.Code)

@@ -22,13 +22,15 @@ const MaxWaitSeconds = 45
 
 // Spawn are the arguments of SpawnAgent.
 type Spawn struct {
-	Prompt      string `json:"prompt" jsonschema:"The whole task. The other agent sees nothing of this conversation, and none of its files unless sandbox is parent."`
-	Agent       string `json:"agent,omitempty" jsonschema:"Which agent: claude, codex, gemini, opencode. Default: one like you."`
-	Model       string `json:"model,omitempty" jsonschema:"The agent's name for the model. Default: the agent's own."`
-	Profile     string `json:"profile,omitempty" jsonschema:"The id of an agent profile. Default: none."`
-	Sandbox     string `json:"sandbox,omitempty" jsonschema:"own: the other agent works in an empty folder of its own. parent: in your folder, beside you, and what it changes there you see. Default: own, or parent if you work in another agent's folder yourself."`
-	Description string `json:"description,omitempty" jsonschema:"The task in a few words, for people who look at a list."`
-	WaitSeconds *int   `json:"wait_seconds,omitempty" jsonschema:"How long to wait for the answer, 0 to 45. Default: 45."`
+	Prompt      string  `json:"prompt" jsonschema:"The whole task. The other agent sees nothing of this conversation, and none of its files unless sandbox is parent."`
+	Agent       string  `json:"agent,omitempty" jsonschema:"Which agent: claude, codex, gemini, opencode. Default: one like you."`
+	Model       string  `json:"model,omitempty" jsonschema:"The agent's name for the model. Default: the agent's own."`
+	Profile     string  `json:"profile,omitempty" jsonschema:"The id of an agent profile. Default: none."`
+	Sandbox     string  `json:"sandbox,omitempty" jsonschema:"own: the other agent works in an empty folder of its own. parent: in your folder, beside you, and what it changes there you see. Default: own, or parent if you work in another agent's folder yourself."`
+	MaxCostUSD  float64 `json:"max_cost_usd,omitempty" jsonschema:"What the other agent may cost, in dollars, with its own agents: it is held when it has cost that. Default: no limit, or a part of what is left of yours."`
+	MaxTokens   int64   `json:"max_tokens,omitempty" jsonschema:"How many tokens it may use, input and output, with its own agents. Default: as of max_cost_usd."`
+	Description string  `json:"description,omitempty" jsonschema:"The task in a few words, for people who look at a list."`
+	WaitSeconds *int    `json:"wait_seconds,omitempty" jsonschema:"How long to wait for the answer, 0 to 45. Default: 45."`
 }
 
 // List are the arguments of ListAgents.

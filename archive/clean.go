@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -20,19 +21,12 @@ func (a *Archive) deleteSession(ctx context.Context, session string) error {
 	if err := checkSession(session); err != nil {
 		return err
 	}
-	head, err := load[sessionHead](ctx, a, a.headKey(session))
-	if err != nil {
+	// The head after its markers: it names them, if this is interrupted.
+	if err := a.removeAllMarkers(ctx, session); err != nil {
 		return err
 	}
-	first := []string{a.headKey(session)}
-	if !head.value.Closed.IsZero() {
-		first = append(first, a.closedKey()+markerName(head.value.Closed, session))
-	}
-	// The head last: it names the marker, if this is interrupted.
-	for i := len(first) - 1; i >= 0; i-- {
-		if err := a.remove(ctx, first[i]); err != nil {
-			return err
-		}
+	if err := a.remove(ctx, a.headKey(session)); err != nil {
+		return err
 	}
 	a.forgetSession(session)
 	// A put in progress may follow a listing, so only an empty listing completes the
@@ -47,6 +41,36 @@ func (a *Archive) deleteSession(ctx context.Context, session string) error {
 		}
 	}
 	return ErrBusy
+}
+
+// removeAllMarkers removes the markers that the session's head names, or, if that is damaged,
+// those that the list has.
+func (a *Archive) removeAllMarkers(ctx context.Context, session string) error {
+	head, err := load[sessionHead](ctx, a, a.headKey(session))
+	if errors.Is(err, ErrCorrupt) {
+		keys, err := a.markersOf(ctx, session)
+		if err != nil {
+			return err
+		}
+		return a.remove(ctx, keys...)
+	}
+	if err != nil {
+		return err
+	}
+	return a.removeMarkers(ctx, session, head.value.Closed, head.value.WasClosed)
+}
+
+// markersOf returns the keys of a session's markers. It reads the list of all sessions.
+func (a *Archive) markersOf(ctx context.Context, session string) (keys []string, err error) {
+	for name, err := range a.list(ctx, a.closedKey(), "", false) {
+		if err != nil {
+			return nil, err
+		}
+		if _, id, err := parseMarker(name); err == nil && id == session {
+			keys = append(keys, a.closedKey()+name)
+		}
+	}
+	return keys, nil
 }
 
 func (a *Archive) keys(ctx context.Context, prefix string) (keys []string, err error) {
@@ -75,18 +99,11 @@ func (a *Archive) Leftovers(ctx context.Context, session string) ([]string, erro
 		return nil, err
 	}
 	keys, err := a.keys(ctx, a.sessionKey(session))
-	if err != nil {
+	markers, merr := a.markersOf(ctx, session)
+	if err = errors.Join(err, merr); err != nil {
 		return nil, fmt.Errorf("archive: leftovers of session %s: %w", session, err)
 	}
-	for name, err := range a.list(ctx, a.closedKey(), "", false) {
-		if err != nil {
-			return nil, fmt.Errorf("archive: leftovers of session %s: %w", session, err)
-		}
-		if _, id, err := parseMarker(name); err == nil && id == session {
-			keys = append(keys, a.closedKey()+name)
-		}
-	}
-	return keys, nil
+	return append(keys, markers...), nil
 }
 
 // Sweep deletes the objects of transcripts that no head names, left by writers

@@ -22,12 +22,12 @@ type ClosedSession struct {
 // the millisecond). Marking it again moves it. Errors: [ErrFenced].
 func (a *Archive) MarkClosed(ctx context.Context, session string, epoch uint64, at time.Time) error {
 	at = at.UTC().Truncate(time.Millisecond)
-	old, err := a.moveMarker(ctx, session, epoch, at)
+	head, err := a.moveMarker(ctx, session, epoch, at)
 	if err == nil {
 		err = a.put(ctx, a.closedKey()+markerName(at, session), nil)
 	}
-	if err == nil && !old.IsZero() && !old.Equal(at) {
-		err = a.remove(ctx, a.closedKey()+markerName(old, session))
+	if err == nil {
+		err = a.removeMarkers(ctx, session, head.WasClosed)
 	}
 	if err != nil {
 		return fmt.Errorf("archive: mark session %s closed: %w", session, err)
@@ -38,9 +38,9 @@ func (a *Archive) MarkClosed(ctx context.Context, session string, epoch uint64, 
 // MarkOpen removes a reopened session from the list of closed ones; for one that
 // isn't in it nothing happens. Errors: [ErrFenced].
 func (a *Archive) MarkOpen(ctx context.Context, session string, epoch uint64) error {
-	old, err := a.moveMarker(ctx, session, epoch, time.Time{})
-	if err == nil && !old.IsZero() {
-		err = a.remove(ctx, a.closedKey()+markerName(old, session))
+	head, err := a.moveMarker(ctx, session, epoch, time.Time{})
+	if err == nil {
+		err = a.removeMarkers(ctx, session, head.WasClosed)
 	}
 	if err != nil {
 		return fmt.Errorf("archive: mark session %s open: %w", session, err)
@@ -49,16 +49,29 @@ func (a *Archive) MarkOpen(ctx context.Context, session string, epoch uint64) er
 }
 
 // moveMarker writes into the head which marker is valid, before the markers
-// themselves change: one that a dying writer leaves is not listed.
-func (a *Archive) moveMarker(ctx context.Context, session string, epoch uint64, at time.Time) (old time.Time, err error) {
-	_, err = a.changeHead(ctx, session, func(h *sessionHead, _ bool) error {
-		if old.IsZero() || !h.Closed.Equal(at) {
-			old = h.Closed
+// themselves change: one that a dying writer leaves is not listed. The marker
+// before it is removed afterwards; the next move makes sure of that before the
+// head forgets its time.
+func (a *Archive) moveMarker(ctx context.Context, session string, epoch uint64, at time.Time) (sessionHead, error) {
+	return a.changeHead(ctx, session, func(h *sessionHead, _ bool) error {
+		if err := h.admit(epoch); err != nil || h.Closed.Equal(at) {
+			return err
 		}
-		h.Closed = at
-		return h.admit(epoch)
+		was := h.WasClosed
+		h.Closed, h.WasClosed = at, h.Closed
+		return a.removeMarkers(ctx, session, was)
 	})
-	return old, err
+}
+
+// removeMarkers removes the markers of the given times; a zero time is none.
+func (a *Archive) removeMarkers(ctx context.Context, session string, times ...time.Time) error {
+	var keys []string
+	for _, at := range times {
+		if !at.IsZero() {
+			keys = append(keys, a.closedKey()+markerName(at, session))
+		}
+	}
+	return a.remove(ctx, keys...)
 }
 
 // maxPage is the largest page of a list.

@@ -14,6 +14,8 @@ type sessionHead struct {
 	Taker string `json:"taker"`
 	// Closed is the time of the session's marker in the list of closed ones.
 	Closed time.Time `json:"closed,omitzero"`
+	// WasClosed is the time of the marker before it, which may not be removed yet.
+	WasClosed time.Time `json:"wasClosed,omitzero"`
 }
 
 // TakeEpoch takes the session's next epoch, 1 for a new session. The holder of an

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 func raw(v any) json.RawMessage {
@@ -113,6 +115,24 @@ func TestR6Delete(t *testing.T) {
 	still, err := a.Leftovers(t.Context(), "s10")
 	require.NoError(t, err)
 	require.Equal(t, other, still)
+}
+
+// A session whose head is damaged, which names its markers, is deleted with its markers.
+func TestDeleteOfADamagedSession(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	for _, id := range []string{"s1", "s2"} {
+		require.NoError(t, a.MarkClosed(t.Context(), id, fill(t, a, id), time.Now()))
+	}
+	require.NoError(t, a.put(t.Context(), a.headKey("s1"), []byte("garbage")))
+	other := another(t, a, http.DefaultTransport)
+	require.NoError(t, other.DeleteSession(t.Context(), "s1"))
+	left, err := other.Leftovers(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Empty(t, left)
+	left, err = other.Leftovers(t.Context(), "s2")
+	require.NoError(t, err)
+	require.Greater(t, len(left), 6)
 }
 
 func fill(t *testing.T, a *Archive, id string) (epoch uint64) {
@@ -289,4 +309,50 @@ func TestClosedList(t *testing.T) {
 	require.Len(t, left, 3, "head, record, one marker")
 	_, _, err = a.ListClosed(t.Context(), 5, "nonsense")
 	require.ErrorIs(t, err, ErrInvalid)
+}
+
+// A marker whose removal failed is removed by the next change of the list, and with its
+// session.
+func TestClosedListLosesNoMarker(t *testing.T) {
+	t.Parallel()
+	calm := open(t)
+	broken := another(t, calm, noDeletes{})
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	markers := func() (names []string) {
+		for name, err := range calm.list(t.Context(), calm.closedKey(), "", false) {
+			require.NoError(t, err)
+			names = append(names, name)
+		}
+		return names
+	}
+	e := take(t, calm, "s1")
+	require.NoError(t, calm.MarkClosed(t.Context(), "s1", e, at))
+	require.Error(t, broken.MarkClosed(t.Context(), "s1", e, at.Add(time.Minute)))
+	require.Len(t, markers(), 2)
+	require.NoError(t, calm.MarkClosed(t.Context(), "s1", e, at.Add(time.Minute)))
+	require.Equal(t, []string{markerName(at.Add(time.Minute), "s1")}, markers())
+
+	require.Error(t, broken.MarkOpen(t.Context(), "s1", e))
+	require.NoError(t, calm.MarkOpen(t.Context(), "s1", e))
+	require.Empty(t, markers())
+
+	require.NoError(t, calm.MarkClosed(t.Context(), "s1", e, at))
+	require.Error(t, broken.MarkOpen(t.Context(), "s1", e))
+	require.NoError(t, calm.MarkClosed(t.Context(), "s1", e, at.Add(time.Hour)))
+	require.Equal(t, []string{markerName(at.Add(time.Hour), "s1")}, markers())
+
+	require.Error(t, broken.MarkOpen(t.Context(), "s1", e))
+	require.NoError(t, calm.DeleteSession(t.Context(), "s1"))
+	require.Empty(t, markers())
+}
+
+// noDeletes is a transport on which every deletion is lost.
+type noDeletes struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (noDeletes) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodDelete {
+		return nil, teststack.ErrCut
+	}
+	return http.DefaultTransport.RoundTrip(r)
 }

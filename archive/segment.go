@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
 )
@@ -102,14 +103,30 @@ func (a *Archive) putSegments(ctx context.Context, session, id string, like segm
 }
 
 // putNew writes an object whose name is derived from its content: an existing one
-// is the same.
-func (a *Archive) putNew(ctx context.Context, key string, data []byte) error {
-	_, err := a.swap(ctx, key, "", data)
-	if errors.Is(err, ErrChanged) {
-		return nil
+// is the same. A store may also refuse a put because another one of the object is
+// under way, which may fail yet.
+func (a *Archive) putNew(ctx context.Context, key string, data []byte) (err error) {
+	for wait := firstPutWait; wait <= lastPutWait; wait *= 2 {
+		if _, err = a.swap(ctx, key, "", data); !errors.Is(err, ErrChanged) {
+			return err
+		}
+		if _, _, missing := a.get(ctx, key); !errors.Is(missing, ErrNotFound) {
+			return missing
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return err
 }
+
+// Waits before an object is put again whose other put was under way.
+const (
+	firstPutWait = 50 * time.Millisecond
+	lastPutWait  = 2 * time.Second
+)
 
 // segmentBytes reads a segment and checks it.
 func (a *Archive) segmentBytes(ctx context.Context, session, id string, s segment) ([]byte, error) {

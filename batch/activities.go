@@ -8,11 +8,14 @@ import (
 	"errors"
 	"fmt"
 
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/internal/heartbeat"
+	"github.com/sojourn-run/sojourn/jobs"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -59,11 +62,17 @@ func (m manifest) item(s stored) LoadedItem {
 	}
 	id, job, err := parse(m.Input.Job, v, text, s.Number)
 	out := LoadedItem{Number: s.Number, ID: id, Variant: v.Name, Job: job}
+	if n := session.JSONSize(out); err == nil && n > maxItemBytes {
+		err = fmt.Errorf("line %d: %w", s.Number, session.Invalid("prompt", fmt.Sprintf("and all else of the job are %d bytes", n), fmt.Sprintf("at most %d bytes with the variables put in", maxItemBytes)))
+	}
 	if err != nil {
-		out.Invalid = err.Error()
+		out.Job, out.Invalid = jobs.Input{}, err.Error()
 	}
 	return out
 }
+
+// maxItemBytes bounds an item as a job: Temporal takes at most 2 MiB in one payload.
+const maxItemBytes = 1900 << 10
 
 // SaveLine writes the line of an item; that of an earlier attempt is replaced.
 func (a *Activities) SaveLine(ctx context.Context, in SaveLineInput) error {
@@ -85,10 +94,18 @@ func (a *Activities) SaveLine(ctx context.Context, in SaveLineInput) error {
 	return to.Put(ctx, resultName(in.Line.Index), append(text, '\n'))
 }
 
-// AwaitItem waits until the workflow of an attempt has ended.
+// AwaitItem waits until the workflow of an attempt has ended. The error of one that has no
+// outcome has the type of its end.
 func (a *Activities) AwaitItem(ctx context.Context, in AwaitItemInput) (out Outcome, err error) {
 	defer heartbeat.Keep(ctx)()
-	return out, a.Temporal.GetWorkflow(ctx, in.WorkflowID, "").Get(ctx, &out)
+	err = a.Temporal.GetWorkflow(ctx, in.WorkflowID, "").Get(ctx, &out)
+	_, ended := errors.AsType[*temporal.WorkflowExecutionError](err)
+	_, gone := errors.AsType[*serviceerror.NotFound](err)
+	if ended || gone { // no other attempt finds it otherwise
+		o := endedAs(err)
+		return out, temporal.NewNonRetryableApplicationError(o.Message, o.Type, err)
+	}
+	return out, err
 }
 
 // atOnce is how many results are read at a time.
@@ -145,31 +162,50 @@ func quantile(sorted []int64, percent int) int64 {
 	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
 }
 
-// join writes the results of a page's items into one object, and removes the single ones. A
-// page that was joined before is returned as it is.
-func join(ctx context.Context, o *archive.Objects, p page) ([]Line, error) {
-	name := resultsName(p.First)
-	joined, _, err := o.Get(ctx, name)
-	switch {
-	case err == nil:
-		return parseLines(joined)
-	case !errors.Is(err, archive.ErrNotFound):
-		return nil, err
-	}
-	texts, err := singles(ctx, o, p)
-	if err != nil {
-		return nil, err
-	}
-	joined = bytes.Join(texts, nil)
-	if err := o.Put(ctx, name, joined); err != nil {
+// join writes the results of a page's items into one object, and removes the single ones.
+func join(ctx context.Context, o *archive.Objects, p page) (lines []Line, err error) {
+	var joined []byte
+	if err := archive.Retry(ctx, func() (err error) {
+		joined, err = joinOnce(ctx, o, p)
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	single := make([]string, p.Items)
 	for i := range single {
 		single[i] = resultName(p.First + i)
 	}
-	lines, err := parseLines(joined)
+	lines, err = parseLines(joined)
 	return lines, cmp.Or(err, o.Remove(ctx, single...))
+}
+
+// joinOnce puts the single results of a page into its object, and returns that. What was joined
+// before is in it: another attempt may have removed the single ones since, and a batch that was
+// reset after its report has more of them. Error: archive.ErrChanged.
+func joinOnce(ctx context.Context, o *archive.Objects, p page) ([]byte, error) {
+	name := resultsName(p.First)
+	before, tag, err := o.Get(ctx, name)
+	if err != nil && !errors.Is(err, archive.ErrNotFound) {
+		return nil, err
+	}
+	texts, err := singles(ctx, o, p)
+	if err != nil {
+		return nil, err
+	}
+	for one := range bytes.Lines(before) {
+		var l Line
+		if err := json.Unmarshal(one, &l); err != nil || l.Index < p.First || l.Index >= p.First+p.Items {
+			return nil, fmt.Errorf("%s: %w: a line is no result of its items", name, archive.ErrCorrupt)
+		}
+		if i := l.Index - p.First; texts[i] == nil {
+			texts[i] = one
+		}
+	}
+	joined := bytes.Join(texts, nil)
+	if tag == "" || !bytes.Equal(joined, before) {
+		_, err = o.Swap(ctx, name, tag, joined)
+	}
+	return joined, err
 }
 
 // singles returns the results of a page's items that are not joined yet; empty for one that

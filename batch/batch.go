@@ -3,6 +3,7 @@ package batch
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -32,6 +33,8 @@ const (
 	DefaultWindow, MaxWindow = 10, 500
 	// DefaultAttempts is how often an item is tried.
 	DefaultAttempts, MaxAttempts = 2, 10
+	// DefaultPriority is Temporal's; MaxPriority is the last.
+	DefaultPriority, MaxPriority = 3, 5
 	// MaxItems bounds the number of items.
 	MaxItems = 1_000_000
 )
@@ -39,9 +42,9 @@ const (
 // Types of the failures of an item, besides those of its job.
 const (
 	// TypeEnded: the item's workflow was ended from outside.
-	TypeEnded = "Ended"
+	TypeEnded = jobs.TypeEnded
 	// TypeCancelled: the batch, or the item, was cancelled.
-	TypeCancelled = "Cancelled"
+	TypeCancelled = jobs.TypeCancelled
 )
 
 // Any is the key in Input.Attempts for the types of failures that are not in it.
@@ -64,6 +67,10 @@ type Input struct {
 	// MaxCostUSD is the known cost at which no more items are started, until it is raised.
 	// Running items continue, so that it is passed by what these cost. Default: no limit.
 	MaxCostUSD float64 `json:"maxCostUSD,omitempty"`
+	// Priority is Temporal's priority key of all that the batch starts: of what waits for the
+	// same workers, that of batches with a lower number is taken first, and batches with the
+	// same one take turns. 1 to MaxPriority (5). Default: DefaultPriority (3).
+	Priority int `json:"priority,omitempty"`
 	// Items is their number (for each line one of each variant), Digest that of their lines; Start sets both.
 	Items  int    `json:"items"`
 	Digest string `json:"digest,omitempty"`
@@ -81,6 +88,17 @@ type Change struct {
 // Validate returns an error for the first invalid field. The job's own fields are checked with
 // each item.
 func (in Input) Validate() error {
+	if err := in.validateWithoutItems(); err != nil {
+		return err
+	}
+	if in.Items < 1 || in.Items > MaxItems {
+		return session.Invalid("items", fmt.Sprintf("are %d", in.Items), fmt.Sprintf("1 to %d", MaxItems))
+	}
+	return nil
+}
+
+// validateWithoutItems is Validate for an input whose items were not read yet.
+func (in Input) validateWithoutItems() error {
 	if err := (Change{in.Window, in.MaxCostUSD}).Validate(); err != nil {
 		return err
 	}
@@ -89,13 +107,13 @@ func (in Input) Validate() error {
 			return session.Invalid("attempts."+typ, fmt.Sprintf("is %d", n), fmt.Sprintf("1 to %d", MaxAttempts))
 		}
 	}
-	if err := validateVariants(in.Variants); err != nil {
-		return err
+	if in.Priority < 0 || in.Priority > MaxPriority {
+		return session.Invalid("priority", fmt.Sprintf("is %d", in.Priority), fmt.Sprintf("1 to %d", MaxPriority))
 	}
-	if in.Items < 1 || in.Items > MaxItems {
-		return session.Invalid("items", fmt.Sprintf("are %d", in.Items), fmt.Sprintf("1 to %d", MaxItems))
+	if in.Job.SessionID != "" {
+		return in.Job.ValidateRepeated()
 	}
-	return nil
+	return validateVariants(in.Variants)
 }
 
 // typesIn returns the types of failures in a map, in order.
@@ -106,7 +124,7 @@ func (c Change) Validate() error {
 	if c.Window < 0 || c.Window > MaxWindow {
 		return session.Invalid("window", fmt.Sprintf("is %d", c.Window), fmt.Sprintf("1 to %d", MaxWindow))
 	}
-	if c.MaxCostUSD < 0 {
+	if !(c.MaxCostUSD >= 0) || math.IsInf(c.MaxCostUSD, 0) {
 		return session.Invalid("maxCostUSD", fmt.Sprintf("is %v", c.MaxCostUSD), "dollars, more than 0")
 	}
 	return nil
@@ -199,7 +217,7 @@ type Progress struct {
 	PausedBy   string    `json:"pausedBy,omitempty"`
 	Window     int       `json:"window"`
 	MaxCostUSD float64   `json:"maxCostUSD,omitempty"`
-	StartedAt  time.Time `json:"startedAt"`
+	StartedAt  time.Time `json:"startedAt,omitzero"`
 }
 
 // Reasons in Progress.PausedBy.

@@ -62,7 +62,7 @@ func ItemWorkflow(ctx workflow.Context, in ItemInput) (Outcome, error) {
 	var item LoadedItem
 	wctx := workflow.WithActivityOptions(ctx, timeouts.Write)
 	if err := workflow.ExecuteActivity(wctx, ActivityLoadItem, in).Get(wctx, &item); err != nil {
-		return Outcome{}, fmt.Errorf("batch %s: load item %d: %w", in.BatchID, in.Index, timeouts.Failure(err))
+		return Outcome{}, session.Typed(fmt.Errorf("batch %s: load item %d: %w", in.BatchID, in.Index, timeouts.Failure(err)))
 	}
 	line := Line{Index: in.Index, Number: item.Number, ID: item.ID, Variant: item.Variant, Attempts: in.Attempt.Attempt}
 	out := Outcome{Type: session.TypeInvalid, Message: item.Invalid, CostUSD: new(float64)} // nothing was asked
@@ -76,7 +76,7 @@ func ItemWorkflow(ctx workflow.Context, in ItemInput) (Outcome, error) {
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	free = workflow.WithActivityOptions(free, timeouts.Write)
 	if err := workflow.ExecuteActivity(free, ActivitySaveLine, SaveLineInput{in.BatchID, line}).Get(free, nil); err != nil {
-		return out, fmt.Errorf("batch %s: save item %d: %w", in.BatchID, in.Index, timeouts.Failure(err))
+		return out, session.Typed(fmt.Errorf("batch %s: save item %d: %w", in.BatchID, in.Index, timeouts.Failure(err)))
 	}
 	return out, nil
 }

@@ -13,9 +13,11 @@ import (
 	"hash"
 	"io"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/jobs"
@@ -36,12 +38,9 @@ var variable = regexp.MustCompile(`\{\{\s*([A-Za-z0-9_.-]+)\s*\}\}`)
 
 // parse returns the job of a line with a variant, valid or with the reason why it is not.
 func parse(all jobs.Input, v Variant, line []byte, number int) (id string, in jobs.Input, err error) {
-	item := Item{Input: all}
-	item.Options.Metadata = maps.Clone(all.Options.Metadata)
-	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
 	id = strconv.Itoa(number)
-	if err := d.Decode(&item); err != nil {
+	item, err := decode(all, line)
+	if err != nil {
 		return id, in, session.Invalid(fmt.Sprintf("line %d", number), "is no item: "+err.Error(), `one JSON object, such as {"id": "a1", "prompt": "…"} or {"vars": {"file": "a.txt"}}`)
 	}
 	if item.ID != "" {
@@ -51,10 +50,57 @@ func parse(all jobs.Input, v Variant, line []byte, number int) (id string, in jo
 	if item.Prompt, err = fill(item.Prompt, item.Vars); err != nil {
 		return id, item.Input, fmt.Errorf("line %d: %w", number, err)
 	}
-	if err := item.Input.Validate(); err != nil {
+	if err := item.Input.ValidateRepeated(); err != nil {
 		return id, item.Input, fmt.Errorf("line %d: %w", number, err)
 	}
 	return id, item.Input, nil
+}
+
+// decode returns the item of a line over the job that all items share. A list of the line's
+// replaces the shared one: decoded over it, its elements would have what they do not say
+// themselves from those in the same position.
+func decode(all jobs.Input, line []byte) (Item, error) {
+	var given Item
+	if err := decodeOver(&given, line); err != nil {
+		return given, err
+	}
+	item := Item{Input: all}
+	item.Options.Metadata = maps.Clone(all.Options.Metadata)
+	replaceLists(reflect.ValueOf(&item.Input).Elem(), reflect.ValueOf(given.Input))
+	return item, decodeOver(&item, line)
+}
+
+// decodeOver sets those fields of an item that a line has.
+func decodeOver(item *Item, line []byte) error {
+	if !bytes.HasPrefix(line, []byte("{")) { // null would be an item that says nothing
+		return errors.New("it does not begin with {")
+	}
+	if !utf8.Valid(line) { // the decoder would replace what is none
+		return errors.New("it is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(item); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more behind the object")
+	}
+	return nil
+}
+
+// replaceLists sets the lists of a struct that another one of its type has.
+func replaceLists(in, by reflect.Value) {
+	for i := range by.NumField() {
+		switch f := by.Field(i); f.Kind() {
+		case reflect.Struct:
+			replaceLists(in.Field(i), f)
+		case reflect.Slice:
+			if !f.IsNil() {
+				in.Field(i).Set(f)
+			}
+		}
+	}
 }
 
 // fill puts an item's variables into a prompt.

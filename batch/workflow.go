@@ -52,7 +52,7 @@ func (b *batch) run() (Report, error) {
 	}
 	// Items that the previous run started are still running.
 	for _, a := range b.st.Running {
-		workflow.Go(b.ctx, func(ctx workflow.Context) { b.end(ctx, a, b.watch(ctx, a)) })
+		workflow.Go(b.ctx, func(ctx workflow.Context) { b.await(ctx, a, b.watch) })
 	}
 	for !b.over() {
 		b.fill()
@@ -66,7 +66,7 @@ func (b *batch) run() (Report, error) {
 		}
 	}
 	b.show()
-	return b.report(b.ctx)
+	return b.report()
 }
 
 // listen takes the batch's messages.
@@ -75,7 +75,10 @@ func (b *batch) listen() error {
 		c := workflow.GetSignalChannel(b.ctx, signal)
 		b.signals = append(b.signals, c)
 		workflow.Go(b.ctx, func(ctx workflow.Context) {
-			for c.Receive(ctx, nil) {
+			// Not Receive: that takes a signal before its coroutine runs, so that mayContinue
+			// can't see it.
+			for workflow.Await(ctx, func() bool { return c.Len() > 0 }) == nil {
+				c.ReceiveAsync(nil)
 				b.st.Paused = signal == SignalPause
 				b.show()
 			}
@@ -99,7 +102,7 @@ func (b *batch) over() bool {
 
 // startable reports whether an item may be started now.
 func (b *batch) startable() bool {
-	return b.pausedBy() == "" && len(b.st.Running) < b.st.Window && (len(b.st.Again) > 0 || b.st.Next < b.in.Items) && !b.overlong()
+	return b.ctx.Err() == nil && b.pausedBy() == "" && len(b.st.Running) < b.st.Window && (len(b.st.Again) > 0 || b.st.Next < b.in.Items) && !b.overlong()
 }
 
 func (b *batch) pausedBy() string {
@@ -118,7 +121,7 @@ func (b *batch) fill() {
 		a := b.st.take(b.in.Items)
 		b.st.Running = append(b.st.Running, a)
 		b.starting++
-		workflow.Go(b.ctx, func(ctx workflow.Context) { b.end(ctx, a, b.start(ctx, a)) })
+		workflow.Go(b.ctx, func(ctx workflow.Context) { b.await(ctx, a, b.start) })
 	}
 }
 
@@ -127,8 +130,26 @@ func itemID(batchID string, a Attempt) string {
 	return fmt.Sprintf("%s-%d-%d", batchID, a.Index, a.Attempt)
 }
 
+// await has an attempt counted when it has ended.
+func (b *batch) await(ctx workflow.Context, a Attempt, wait func(workflow.Context, Attempt) (Outcome, error)) {
+	out, err := wait(ctx, a)
+	if err != nil {
+		out = endedAs(err)
+		if !b.triedAgain(a, out) {
+			// Before it is counted: a run that continues as new meanwhile leaves it to the next one.
+			b.recordEnded(ctx, a, out)
+		}
+	}
+	b.end(a, out)
+}
+
+// triedAgain reports whether an attempt that ended is followed by another one.
+func (b *batch) triedAgain(a Attempt, o Outcome) bool {
+	return o.Type != "" && a.Attempt < b.in.attempts(o.Type) && b.ctx.Err() == nil
+}
+
 // start runs an attempt to its end.
-func (b *batch) start(ctx workflow.Context, a Attempt) Outcome {
+func (b *batch) start(ctx workflow.Context, a Attempt) (out Outcome, err error) {
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	cctx := workflow.WithChildOptions(free, workflow.ChildWorkflowOptions{
 		WorkflowID: itemID(b.id, a), TaskQueue: session.TaskQueue, WorkflowTaskTimeout: session.WorkflowTaskTimeout,
@@ -136,53 +157,55 @@ func (b *batch) start(ctx workflow.Context, a Attempt) Outcome {
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WaitForCancellation:   true,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		// Batches take turns where they wait for the same workers.
-		Priority: temporal.Priority{FairnessKey: fairnessKey(b.id)},
+		Priority:              priorityOf(b.id, b.in),
 	})
 	child := workflow.ExecuteChildWorkflow(cctx, ItemType, ItemInput{BatchID: b.id, Attempt: a})
-	err := child.GetChildWorkflowExecution().Get(free, nil)
+	err = child.GetChildWorkflowExecution().Get(free, nil)
 	b.starting--
 	if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
 		return b.watch(free, a) // an operator has reset the batch
 	}
-	var out Outcome
 	if err == nil {
 		err = child.Get(free, &out)
 	}
-	return outcomeOr(out, err)
+	return out, err
 }
 
-// fairnessKey returns a batch's key, which Temporal bounds by 64 bytes.
-func fairnessKey(id string) string { return id[:min(len(id), 64)] }
+// priorityOf returns the priority of a batch's workflows and their tasks. Its id is their
+// fairness key, which Temporal bounds by 64 bytes: so batches take turns where they wait for
+// the same workers.
+func priorityOf(id string, in Input) temporal.Priority {
+	return temporal.Priority{PriorityKey: cmp.Or(in.Priority, DefaultPriority), FairnessKey: id[:min(len(id), 64)]}
+}
 
 // watch waits for the end of an attempt that another run has started.
-func (b *batch) watch(ctx workflow.Context, a Attempt) (out Outcome) {
+func (b *batch) watch(ctx workflow.Context, a Attempt) (out Outcome, err error) {
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	free = workflow.WithActivityOptions(free, timeouts.Watch)
-	err := workflow.ExecuteActivity(free, ActivityAwaitItem, AwaitItemInput{WorkflowID: itemID(b.id, a)}).Get(free, &out)
-	return outcomeOr(out, err)
+	err = workflow.ExecuteActivity(free, ActivityAwaitItem, AwaitItemInput{WorkflowID: itemID(b.id, a)}).Get(free, &out)
+	return out, err
 }
 
-// outcomeOr returns an attempt's outcome, or that it was ended from outside.
-func outcomeOr(out Outcome, err error) Outcome {
-	if err == nil {
-		return out
-	}
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
+// endedAs returns how an attempt ended whose workflow returned no outcome.
+func endedAs(err error) Outcome {
+	app, ok := errors.AsType[*temporal.ApplicationError](err)
+	switch {
+	case ok:
 		return Outcome{Type: app.Type(), Message: app.Message()}
+	case temporal.IsCanceledError(err):
+		return Outcome{Type: TypeCancelled, Message: "the item was cancelled"}
 	}
 	return Outcome{Type: TypeEnded, Message: "the item's workflow ended: " + err.Error()}
 }
 
 // end counts the end of an attempt, and has the item tried again if it may be.
-func (b *batch) end(ctx workflow.Context, a Attempt, o Outcome) {
+func (b *batch) end(a Attempt, o Outcome) {
 	t := &b.st.Totals
 	t.add(o)
 	switch {
 	case o.Type == "":
 		t.Completed++
-	case a.Attempt < b.in.attempts(o.Type) && b.ctx.Err() == nil:
+	case b.triedAgain(a, o):
 		t.Retried++
 		b.st.Again = append(b.st.Again, Attempt{a.Index, a.Attempt + 1})
 	default:
@@ -191,9 +214,6 @@ func (b *batch) end(ctx workflow.Context, a Attempt, o Outcome) {
 			t.ByType = map[string]int{}
 		}
 		t.ByType[o.Type]++
-		if o.Type == TypeEnded {
-			b.recordEnded(ctx, a, o)
-		}
 	}
 	b.st.Running = slices.DeleteFunc(b.st.Running, func(r Attempt) bool { return r == a })
 	b.ended = true
@@ -212,6 +232,10 @@ func (b *batch) recordEnded(ctx workflow.Context, a Attempt, o Outcome) {
 // cancel ends the items at work, and the batch with what there is.
 func (b *batch) cancel(why error) error {
 	free, _ := workflow.NewDisconnectedContext(b.ctx)
+	// Temporal can't cancel what it has not started yet.
+	if err := workflow.Await(free, func() bool { return b.starting == 0 }); err != nil {
+		return err
+	}
 	for _, a := range slices.Clone(b.st.Running) {
 		workflow.Go(free, func(ctx workflow.Context) {
 			if err := workflow.RequestCancelExternalWorkflow(ctx, itemID(b.id, a), "").Get(ctx, nil); err != nil {
@@ -222,24 +246,30 @@ func (b *batch) cancel(why error) error {
 	if err := workflow.Await(free, func() bool { return len(b.st.Running) == 0 }); err != nil {
 		return err
 	}
-	if _, err := b.report(free); err != nil {
+	if _, err := b.report(); err != nil {
 		return err
 	}
 	return why
 }
 
-func (b *batch) report(ctx workflow.Context) (out Report, err error) {
+// report writes the report, also of a batch that is cancelled meanwhile.
+func (b *batch) report() (out Report, err error) {
+	ctx, _ := workflow.NewDisconnectedContext(b.ctx)
 	opts := timeouts.Watch // it reads and writes for as long as there are results
 	opts.TaskQueue = session.TaskQueue
 	ctx = workflow.WithActivityOptions(ctx, opts)
 	in := ReportInput{BatchID: b.id, Totals: b.st.Totals, MS: workflow.Now(ctx).Sub(b.st.StartedAt).Milliseconds()}
 	if err := workflow.ExecuteActivity(ctx, ActivityReport, in).Get(ctx, &out); err != nil {
-		return out, fmt.Errorf("batch %s: report: %w", b.id, timeouts.Failure(err))
+		return out, session.Typed(fmt.Errorf("batch %s: report: %w", b.id, timeouts.Failure(err)))
 	}
 	return out, nil
 }
 
+// overlong reports whether the next run is to take over. A cancelled one ends.
 func (b *batch) overlong() bool {
+	if b.ctx.Err() != nil {
+		return false
+	}
 	info := workflow.GetInfo(b.ctx)
 	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > continueAt || info.GetTargetWorkerDeploymentVersionChanged()
 }

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -24,7 +26,9 @@ type batchTest struct {
 	// began are the attempts, in order; atWork is how many run, most the greatest number.
 	began        []Attempt
 	atWork, most int
-	saved        []Line
+	// completed counts those that were not cancelled.
+	completed int
+	saved     []Line
 }
 
 func newBatchTest(t *testing.T, play func(Attempt) Outcome) *batchTest {
@@ -67,6 +71,7 @@ func (b *batchTest) item(ctx workflow.Context, in ItemInput) (Outcome, error) {
 	if err != nil {
 		return Outcome{Type: TypeCancelled}, nil
 	}
+	b.completed++
 	return b.play(in.Attempt), nil
 }
 
@@ -234,4 +239,155 @@ func TestBatchContinuesAsNew(t *testing.T) {
 	for a, n := range seen {
 		require.Equal(t, 1, n, "%v", a)
 	}
+}
+
+// How an item ended that an earlier run started is known to the next one, whatever ended it,
+// and is a line of the results.
+func TestAnItemOfAnEarlierRunIsEndedFromOutside(t *testing.T) {
+	t.Parallel()
+	taken := func() Input {
+		return Input{Items: 1, Attempts: map[string]int{Any: 1}, Carried: &State{Next: 1, Running: []Attempt{{0, 1}}, Window: 1}}
+	}
+	broken := temporal.NewNonRetryableApplicationError("no such page", session.TypeNotFound, nil)
+	for typ, why := range map[string]error{
+		TypeEnded:            endOf(t, &temporal.TerminatedError{}),
+		TypeCancelled:        endOf(t, temporal.NewCanceledError()),
+		session.TypeNotFound: endOf(t, broken),
+	} {
+		t.Run(typ, func(t *testing.T) {
+			t.Parallel()
+			b := newBatchTest(t, nil)
+			item := &Activities{Temporal: endedClient{err: why}}
+			b.OnActivity(ActivityAwaitItem, mock.Anything, mock.Anything).Return(item.AwaitItem)
+			out := b.run(t, taken())
+			require.Equal(t, map[string]int{typ: 1}, out.ByType)
+			require.Len(t, b.saved, 1)
+			require.Equal(t, typ, b.saved[0].Type)
+			require.NotEmpty(t, b.saved[0].Message)
+		})
+	}
+}
+
+// endOf returns what the client reports of a workflow that ended with an error.
+func endOf(t *testing.T, err error) error {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(30 * time.Second)
+	// A busy machine is no deadlock.
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
+	env.ExecuteWorkflow(func(workflow.Context) error { return err })
+	return env.GetWorkflowError()
+}
+
+// endedClient has one workflow, which has ended.
+type endedClient struct {
+	client.Client
+	client.WorkflowRun
+	err error
+}
+
+func (c endedClient) GetWorkflow(context.Context, string, string) client.WorkflowRun { return c }
+func (c endedClient) Get(context.Context, any) error                                 { return c.err }
+func (c endedClient) GetWithOptions(context.Context, any, client.WorkflowRunGetOptions) error {
+	return c.err
+}
+
+// An item whose workflow failed before it wrote anything has a line all the same.
+func TestAnItemFailsWithoutALine(t *testing.T) {
+	t.Parallel()
+	b := newBatchTest(t, nil)
+	b.OnWorkflow(ItemType, mock.Anything, mock.Anything).Return(Outcome{}, temporal.NewNonRetryableApplicationError("no such page", session.TypeNotFound, nil))
+	require.Equal(t, map[string]int{session.TypeNotFound: 1}, b.run(t, Input{Items: 1, Attempts: map[string]int{Any: 1}}).ByType)
+	require.Len(t, b.saved, 1)
+	require.Equal(t, "no such page", b.saved[0].Message)
+}
+
+// continued runs a batch until it continues as new, and returns the next run's input.
+func (b *batchTest) continued(t *testing.T, in Input) (next Input) {
+	t.Helper()
+	b.ExecuteWorkflow(Workflow, in)
+	var again *workflow.ContinueAsNewError
+	require.ErrorAs(t, b.GetWorkflowError(), &again)
+	require.NoError(t, fromPayloads(again, &next))
+	return next
+}
+
+// What a batch is asked in the very moment in which it would continue as new is not lost.
+func TestNothingIsLostWhenABatchContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	with := func(ask func(*batchTest)) *batchTest {
+		b := newBatchTest(t, func(Attempt) Outcome { return costs(1) })
+		b.RegisterDelayedCallback(func() {
+			// Behind this callback's own workflow task, and before that of what is asked.
+			b.RegisterDelayedCallback(func() { b.SetContinueAsNewSuggested(true) }, 0)
+			ask(b)
+		}, 90*time.Second)
+		return b
+	}
+	for signal, paused := range map[string]bool{SignalPause: true, SignalResume: false} {
+		b := with(func(b *batchTest) { b.SignalWorkflow(signal, nil) })
+		in := Input{Items: 10, Carried: &State{Window: 1, Paused: !paused}}
+		require.Equal(t, paused, b.continued(t, in).Carried.Paused, signal)
+	}
+	b := with(func(b *batchTest) { b.CancelWorkflow() })
+	b.ExecuteWorkflow(Workflow, Input{Items: 10, Window: 1})
+	require.True(t, temporal.IsCanceledError(b.GetWorkflowError()))
+}
+
+// An item whose line is being written when the batch continues as new is counted by the next
+// run alone.
+func TestAnEndedItemIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	b := newBatchTest(t, func(Attempt) Outcome { panic("ended") })
+	b.OnActivity(ActivitySaveLine, mock.Anything, mock.Anything).After(time.Hour).Return(nil)
+	b.RegisterDelayedCallback(func() {
+		b.SetContinueAsNewSuggested(true)
+		b.SignalWorkflow(SignalResume, nil)
+	}, 10*time.Minute)
+	next := b.continued(t, Input{Items: 1, Attempts: map[string]int{Any: 1}})
+	require.Equal(t, []Attempt{{0, 1}}, next.Carried.Running)
+	require.Zero(t, next.Carried.Totals.Failed)
+}
+
+// Items that are being started when the batch is cancelled are cancelled too, and a batch that is
+// cancelled before it has begun starts none.
+func TestABatchIsCancelledWhileItStarts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		in    Input
+		began int
+	}{
+		"before it begins": {Input{Items: 5, Window: 2}, 0},
+		"while it starts":  {Input{Items: 5, Window: 2, MaxCostUSD: 1, Carried: &State{Window: 2, MaxCostUSD: 1, Totals: Totals{CostUSD: 1}}}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBatchTest(t, func(Attempt) Outcome { return costs(1) })
+			if c.began == 0 {
+				b.RegisterDelayedCallback(b.CancelWorkflow, 0)
+			} else {
+				b.RegisterDelayedCallback(func() {
+					// What it starts is confirmed behind the cancel.
+					b.UpdateWorkflow(UpdateConfigure, "", &testsuite.TestUpdateCallback{
+						OnAccept: func() {}, OnReject: func(err error) { require.NoError(t, err) }, OnComplete: func(any, error) {},
+					}, Change{MaxCostUSD: 9})
+					b.CancelWorkflow()
+				}, time.Second)
+			}
+			b.ExecuteWorkflow(Workflow, c.in)
+			require.True(t, temporal.IsCanceledError(b.GetWorkflowError()))
+			require.Len(t, b.began, c.began)
+			require.Zero(t, b.completed)
+		})
+	}
+}
+
+// A batch that is cancelled when all its items have ended has its report.
+func TestABatchIsCancelledWhileItReports(t *testing.T) {
+	t.Parallel()
+	b := newBatchTest(t, func(Attempt) Outcome { return costs(1) })
+	b.OnActivity(ActivityReport, mock.Anything, mock.Anything).After(time.Hour).Return(Report{Items: 1}, nil)
+	b.RegisterDelayedCallback(b.CancelWorkflow, 10*time.Minute)
+	require.Equal(t, 1, b.run(t, Input{Items: 1}).Items)
 }

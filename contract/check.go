@@ -1,6 +1,25 @@
 package contract
 
-import "github.com/sojourn-run/sojourn/session"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// FirstJobMessage is the id of the message with which a job asks its session.
+const FirstJobMessage = "job"
+
+const repairPrefix = "repair-"
+
+// RepairMessage returns the id of the message with which a job asks for another answer, for the
+// n-th time.
+func RepairMessage(n int) string { return fmt.Sprintf("%s%d", repairPrefix, n) }
+
+// OfJob reports whether a message has the id of a job's: a check may follow its turn.
+func OfJob(messageID string) bool {
+	return messageID == FirstJobMessage || strings.HasPrefix(messageID, repairPrefix)
+}
 
 // CheckInput is a command that is to run in a session's sandbox.
 type CheckInput struct {

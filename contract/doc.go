@@ -1,7 +1,7 @@
 // Package contract is the interface of workflows and activities: the names under which
 // activities are registered, and their inputs and outputs. It does no I/O, so that a
 // workflow may import it. Names and JSON fields are in the histories of open sessions: they
-// change with a change id or, before the first release, with new recordings.
+// change with a change id.
 package contract
 
 // Names of the activities, as the workflows call them.
@@ -23,6 +23,8 @@ const (
 	ActivityDescribeTerminated  = "DescribeTerminated"
 	ActivityRecordTermination   = "RecordTermination"
 	ActivityReconcileTerminated = "ReconcileTerminated"
+	// On any worker, for idle sessions whose host is lost.
+	ActivityEvictLost = "EvictLost"
 	// On any worker, for child sessions that their parent's run did not start.
 	ActivityAwaitChild     = "AwaitChild"
 	ActivityParentSandbox  = "ParentSandbox"

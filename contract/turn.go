@@ -24,9 +24,8 @@ type RunTurnInput struct {
 	LastSeq uint64 `json:"lastSeq,omitempty"`
 	// NoProgressMS as in session.Options.
 	NoProgressMS int64 `json:"noProgressMs,omitempty"`
-	// Limits are the session's, and Used is what it had used when the turn was scheduled.
-	Limits limits.Limits `json:"limits,omitzero"`
-	Used   limits.Used   `json:"used,omitzero"`
+	// Bounds are those when the turn was scheduled.
+	Bounds
 	// MaxTicks is how many model calls the message may take; 0 is no limit.
 	MaxTicks int `json:"maxTicks,omitempty"`
 	// Resumes is set when the execution ran before, on a host that was lost or given up.
@@ -48,6 +47,13 @@ type RunTurnInput struct {
 	// execution is resumed only to be ended, and fails with that. An execution that never
 	// started is not started.
 	Terminated session.Termination `json:"terminated,omitempty"`
+}
+
+// Bounds are a session's limits, and what it has used of them besides its running turn; its
+// children's parts count as used.
+type Bounds struct {
+	Limits limits.Limits `json:"limits,omitzero"`
+	Used   limits.Used   `json:"used,omitzero"`
 }
 
 // RunTurnOutput is how the turn ended. It is small: bodies are in the stream.
@@ -116,10 +122,15 @@ type ControlInput struct {
 	Interrupt *Interrupt              `json:"interrupt,omitempty"`
 	Answer    *session.RespondRequest `json:"answer,omitempty"`
 	Options   *Options                `json:"options,omitempty"`
+	// Bounds are the session's now, and bind the turn from then on. They come with Options and
+	// Events.
+	Bounds *Bounds `json:"bounds,omitempty"`
 	// Steer is sent to the agent while it works.
 	Steer *session.Message `json:"steer,omitempty"`
 	// Events are appended by the turn, which is the stream's only writer while it runs.
 	Events []event.Event `json:"events,omitempty"`
+	// Usage asks what the turn has used.
+	Usage bool `json:"usage,omitempty"`
 }
 
 // Interrupt stops the turn.
@@ -148,6 +159,9 @@ func LiveOptions(u event.OptionsUpdate) (o Options) {
 // host now; it may have ended, or not have started.
 type ControlOutput struct {
 	Handed bool `json:"handed"`
+	// Usage and CostUSD are the turn's until now, if it was asked; CostUSD is nil while unknown.
+	Usage   event.Usage `json:"usage,omitzero"`
+	CostUSD *float64    `json:"costUSD,omitempty"`
 	// Unknown is set by the workflow: no answer came, and the turn may have taken it.
 	Unknown bool `json:"-"`
 }

@@ -14,6 +14,7 @@ func searchAttributes() map[string]enumspb.IndexedValueType {
 	return map[string]enumspb.IndexedValueType{
 		"SojournStatus":       enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		"SojournOutcome":      enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		"SojournLimit":        enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		"SojournAgent":        enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		"SojournProfile":      enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		"SojournHost":         enumspb.INDEXED_VALUE_TYPE_KEYWORD,

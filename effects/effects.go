@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -197,9 +198,20 @@ func Untold(calls []Call, persisted reducer.State) []Call {
 }
 
 // Judge returns the consequence of calls by rules: the strictest verdict; "" for no calls.
-func Judge(calls []Call, rules permission.EffectRules) (then permission.OnLoss) {
+// Decisions may have the answer to the question about them: a denial ends the turn, and an
+// allowance of all of them is asked for once.
+func Judge(calls []Call, rules permission.EffectRules, decisions []permission.Decision) (then permission.OnLoss) {
 	for _, c := range calls {
 		then = then.Over(rules.Then(c.ToolName, c.Input))
+	}
+	for _, d := range decisions {
+		switch {
+		case !IsQuestion(d.Request):
+		case !d.Allow:
+			return permission.LossFail
+		case then == permission.LossAsk && !slices.ContainsFunc(calls, func(c Call) bool { return !bytes.Contains(d.Input, []byte(c.mark())) }):
+			then = permission.LossContinue
+		}
 	}
 	return then
 }

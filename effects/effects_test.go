@@ -165,8 +165,39 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 	rules := permission.EffectRules{{Tool: "Bash", Match: "make *", Then: permission.LossAsk}, {Tool: "Pay", Then: permission.LossFail}}
 	deploy, list := Call{ToolName: "Bash", Input: json.RawMessage(`{"command":"make deploy"}`)}, Call{ToolName: "Bash", Input: json.RawMessage(`{"command":"ls"}`)}
-	require.Equal(t, permission.OnLoss(""), Judge(nil, rules))
-	require.Equal(t, permission.LossContinue, Judge([]Call{list}, rules))
-	require.Equal(t, permission.LossAsk, Judge([]Call{list, deploy, list}, rules))
-	require.Equal(t, permission.LossFail, Judge([]Call{{ToolName: "pay"}, deploy}, rules))
+	require.Equal(t, permission.OnLoss(""), Judge(nil, rules, nil))
+	require.Equal(t, permission.LossContinue, Judge([]Call{list}, rules, nil))
+	require.Equal(t, permission.LossAsk, Judge([]Call{list, deploy, list}, rules, nil))
+	require.Equal(t, permission.LossFail, Judge([]Call{{ToolName: "pay"}, deploy}, rules, nil))
+}
+
+// The answer to the question counts for the calls that were asked about.
+func TestJudgeAnswered(t *testing.T) {
+	t.Parallel()
+	rules := permission.EffectRules{{Tool: "Bash", Then: permission.LossAsk}, {Tool: "Pay", Then: permission.LossFail}}
+	a, b, pay := Call{ToolUseID: "a", ToolName: "Bash"}, Call{ToolUseID: "b", ToolName: "Bash"}, Call{ToolUseID: "p", ToolName: "Pay"}
+	var p permission.Parked
+	p.Add(Request("q", []Call{a}), time.Unix(1, 0))
+	asked := p.Requests[0]
+	require.True(t, IsQuestion(asked))
+	allowed, denied := []permission.Decision{{Request: asked, Allow: true}}, []permission.Decision{{Request: asked, Message: "no"}}
+	own := []permission.Decision{{Request: permission.Request{ToolName: "Bash", Title: question}, Allow: true}}
+	for name, c := range map[string]struct {
+		calls     []Call
+		decisions []permission.Decision
+		want      permission.OnLoss
+	}{
+		"allowed":                         {[]Call{a}, allowed, permission.LossContinue},
+		"another call":                    {[]Call{a, b}, allowed, permission.LossAsk},
+		"a rule that fails":               {[]Call{a, pay}, allowed, permission.LossFail},
+		"none is known any more":          {nil, allowed, ""},
+		"denied":                          {[]Call{a}, denied, permission.LossFail},
+		"denied, and none is known":       {nil, denied, permission.LossFail},
+		"a request of the agent, allowed": {[]Call{a}, own, permission.LossAsk},
+	} {
+		require.Equal(t, c.want, Judge(c.calls, rules, c.decisions), name)
+	}
+	require.Equal(t, own, OfAgent(append(denied, own...)))
+	require.Contains(t, WhyFails(denied), "no")
+	require.Contains(t, WhyFails(own), "rule")
 }

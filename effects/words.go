@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 )
 
 // maxInput bounds a call's input in Words, in bytes.
@@ -62,6 +63,32 @@ func Tell(calls []Call) string {
 		"whole, in part or not at all. Check what there is before you do any of them again.\n- " + List(calls, "\n- ")
 }
 
+// question is the title of the question whether the turn is to continue.
+const question = "continue, though these calls had begun when their agent was lost and their effect is unknown"
+
+// IsQuestion reports whether a request of a parked turn is that question, before which its
+// agent was not prompted.
+func IsQuestion(r permission.Request) bool { return r.Title == question && r.ToolName == "" }
+
+// OfAgent returns the decisions on the agent's own requests.
+func OfAgent(decisions []permission.Decision) []permission.Decision {
+	return slices.DeleteFunc(slices.Clone(decisions), func(d permission.Decision) bool { return IsQuestion(d.Request) })
+}
+
+// WhyFails returns why a turn ends by its calls: a rule does it, or the answer to the
+// question about them.
+func WhyFails(decisions []permission.Decision) string {
+	for _, d := range decisions {
+		if IsQuestion(d.Request) && !d.Allow {
+			return Denied(d.Message)
+		}
+	}
+	return "a rule ends the turn"
+}
+
+// Denied returns why a turn ends that a person does not want to continue.
+func Denied(message string) string { return "it was not to continue: " + message }
+
 // Request returns the question to a person whether the turn is to continue. It is about no
 // single tool.
 func Request(id string, calls []Call) event.PermissionRequested {
@@ -71,6 +98,6 @@ func Request(id string, calls []Call) event.PermissionRequested {
 	}
 	input, _ := json.Marshal(map[string]any{"calls": lines}) // texts can be encoded
 	return event.PermissionRequested{
-		RequestID: id, Title: "continue, though these calls had begun when their agent was lost and their effect is unknown", Input: input,
+		RequestID: id, Title: question, Input: input,
 	}
 }

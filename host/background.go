@@ -13,7 +13,7 @@ import (
 // sorted, without duplicates. Agents run the commands of their tools in separate kernel
 // sessions; other processes below an agent (servers of its tools, helpers) are part of it.
 // An agent that has ended has none; a runner that does not answer in time is named instead,
-// for its agent may have some. Sessions that work in the sandbox are among them.
+// for its agent may have some. Sessions that work in the sandbox are among them, and checks.
 func (h *Host) Background(ctx context.Context, info sandbox.Info) []string {
 	ctx, cancel := context.WithTimeout(ctx, AckPatience)
 	defer cancel()
@@ -39,6 +39,9 @@ func (h *Host) Background(ctx context.Context, info sandbox.Info) []string {
 	}
 	for _, s := range sharing {
 		commands = append(commands, "session "+s.SessionID)
+	}
+	if h.isChecked(info.SandboxID) {
+		commands = append(commands, "a check")
 	}
 	slices.Sort(commands)
 	return slices.Compact(commands)

@@ -62,6 +62,10 @@ type Execution struct {
 	Running runner.Mark `json:"running"`
 	// Options are the changes while the turn ran.
 	Options contract.Options `json:"options,omitzero"`
+	// Bounds are the latest that reached an attempt at the activity BoundsOf, whose input has
+	// older ones. BoundsOf is "" if none did.
+	Bounds   contract.Bounds `json:"bounds,omitzero"`
+	BoundsOf string          `json:"boundsOf,omitempty"`
 	// Interrupt is sent to the agent once it is saved here and the agent can take it, under
 	// InterruptID; "" in checkpoints of older builds.
 	Interrupt   *contract.Interrupt `json:"interrupt,omitempty"`

@@ -16,8 +16,13 @@ const (
 	// evictPatience is how long a new sandbox waits for an idle one to be archived and
 	// ended. The eviction continues after that.
 	evictPatience = 30 * time.Second
-	// evictAgain is when a busy session is asked again for its sandbox.
+	// evictAgain is when a busy session is asked again for its sandbox, and when that of a
+	// new one is evicted in which no turn begins.
 	evictAgain = 5 * time.Second
+	// slotPatience is how long a new sandbox waits here if no idle one gives way: mostly one
+	// is being ended already. After that another host may have it, and it has lost its place
+	// in the queue.
+	slotPatience = 5 * time.Second
 	// slotAgain is when a new sandbox is offered again, to any host.
 	slotAgain = time.Second
 )
@@ -39,8 +44,9 @@ func (h *Host) errFull(why string) error {
 // anything to do. The error has the type session.TypeNoSlot if there is no slot now.
 func (h *Host) TakeSlot(ctx context.Context) (*Slot, error) {
 	defer h.Slots.want()()
+	late := time.After(slotPatience)
 	for {
-		slot, idle := h.Slots.take()
+		slot, idle, changed := h.Slots.take()
 		if slot != nil {
 			return slot, nil
 		}
@@ -48,7 +54,14 @@ func (h *Host) TakeSlot(ctx context.Context) (*Slot, error) {
 			return nil, h.errNoSlot("is being drained")
 		}
 		if idle == "" {
-			return nil, h.errFull("and each is in use or is being ended for another")
+			select {
+			case <-changed:
+				continue
+			case <-late:
+				return nil, h.errFull("and each is in use or is being ended for another")
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 		}
 		if err := h.evict(ctx, idle); err != nil {
 			h.o.Log.Info("an idle sandbox is not evicted", "sandbox", idle, "error", err)
@@ -81,7 +94,8 @@ func (h *Host) evict(ctx context.Context, sandboxID string) error {
 		}
 		ctx, cancel := context.WithTimeout(ctx, evictPatience)
 		defer cancel()
-		if err := h.o.Evict(ctx, info.SessionID, session.EvictRequest{SandboxID: sandboxID, Reason: session.EvictForSlot}); err != nil {
+		err := h.o.Evict(ctx, info.SessionID, session.EvictRequest{SandboxID: sandboxID, Reason: session.EvictForSlot})
+		if err != nil && !errors.Is(err, session.ErrClosed) { // one that closes ends its sandbox
 			return err
 		}
 		return h.Slots.awaitFree(ctx, sandboxID)

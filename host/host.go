@@ -82,6 +82,8 @@ type Host struct {
 	mu sync.Mutex
 	// agents are the connected ones, by sandbox id.
 	agents map[string]*Agent
+	// checks counts the running ones, by sandbox id.
+	checks map[string]int
 }
 
 // New returns a host. Close ends its background work.
@@ -98,7 +100,7 @@ func New(o Options) *Host {
 	o.Slots.setClosed(isDrained(o.DataDir))
 	return &Host{
 		o: o, Checkpoints: NewCheckpoints(o.DataDir), Slots: o.Slots,
-		ctx: ctx, stop: stop, agents: map[string]*Agent{},
+		ctx: ctx, stop: stop, agents: map[string]*Agent{}, checks: map[string]int{},
 	}
 }
 

@@ -26,17 +26,17 @@ func (h *Host) KeepIdleLeases(ctx context.Context) {
 	})
 }
 
-// CheckHealth checks every HealthEvery whether the connected agents live, until ctx ends.
+// CheckHealth checks every HealthEvery whether the host's agents live, until ctx ends.
 // If an agent died between turns, its session gives the sandbox up and archives it first;
 // one that dies in a turn is handled by the turn. An agent must be found dead twice in a
-// row: the next message may be on its way, and restarts it.
+// row: the next message may be on its way, and restarts it. A check needs no agent.
 func (h *Host) CheckHealth(ctx context.Context) {
 	dead := map[string]bool{}
 	Every(ctx, h.o.HealthEvery, func() {
 		var mu sync.Mutex
 		found := map[string]bool{}
 		h.eachSandbox(ctx, "check the health of an agent", func(ctx context.Context, info sandbox.Info) error {
-			if h.healthy(ctx, info) {
+			if h.isChecked(info.SandboxID) || h.healthy(ctx, info) {
 				return nil
 			}
 			mu.Lock()
@@ -76,10 +76,10 @@ func (h *Host) eachSandbox(ctx context.Context, what string, do func(context.Con
 	all.Wait()
 }
 
-// healthy reports whether a sandbox's agent lives; also true if the host is not connected
-// to it, or it does not answer in time.
+// healthy reports whether a sandbox's agent lives; also true if it had none yet, or its
+// runner does not answer in time.
 func (h *Host) healthy(ctx context.Context, info sandbox.Info) bool {
-	if h.Connected(info.SandboxID) == nil {
+	if !h.hadAgent(info.SandboxID) {
 		return true
 	}
 	var status runner.Status
@@ -88,6 +88,15 @@ func (h *Host) healthy(ctx context.Context, info sandbox.Info) bool {
 		return err
 	})
 	return err == nil && status.State == runner.AgentRunning || ctx.Err() != nil
+}
+
+// hadAgent reports whether an agent was started in a sandbox, by this worker or by one before.
+func (h *Host) hadAgent(sandboxID string) bool {
+	if h.Connected(sandboxID) != nil {
+		return true
+	}
+	c, err := h.Checkpoints.Load(sandboxID)
+	return err == nil && c.Offset > 0
 }
 
 // renewIdleLease makes a request to a runner.

@@ -22,9 +22,9 @@ type Slots struct {
 	// idle is since when a held sandbox has been idle; one that is not in it is not
 	// evicted.
 	idle map[string]time.Time
-	// asked are the sandboxes whose eviction was asked for, and in which no turn has begun
-	// since.
-	asked map[string]bool
+	// spared are not evicted for now: new ones, and those whose eviction was asked for. Each
+	// is until a turn begins in it, or for evictAgain.
+	spared map[string]bool
 	// takers counts those that want a slot now; leaving are the sandboxes whose eviction
 	// is under way, also for one that has given up since. There are no more of these.
 	takers  int
@@ -36,7 +36,7 @@ type Slots struct {
 // that exist already; they count as idle, longer than all others, until a turn runs in
 // them.
 func NewSlots(capacity int, held ...string) *Slots {
-	s := &Slots{capacity: capacity, held: map[string]bool{}, idle: map[string]time.Time{}, asked: map[string]bool{}, leaving: map[string]bool{}, changed: make(chan struct{})}
+	s := &Slots{capacity: capacity, held: map[string]bool{}, idle: map[string]time.Time{}, spared: map[string]bool{}, leaving: map[string]bool{}, changed: make(chan struct{})}
 	for _, id := range held {
 		s.held[id], s.idle[id] = true, time.Time{}
 	}
@@ -101,19 +101,20 @@ func (s *Slots) want() (done func()) {
 
 // take takes a slot. Without a free one it returns the sandbox that has been idle the
 // longest, which no longer counts as idle: the caller evicts it, or calls stays if it can't.
-// "" means that none can be evicted, or that enough are.
-func (s *Slots) take() (slot *Slot, evict string) {
+// "" means that none can be evicted, or that enough are; changed is closed when that may be
+// otherwise.
+func (s *Slots) take() (slot *Slot, evict string, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, ""
+		return nil, "", s.changed
 	}
 	if len(s.held)+s.taken < s.capacity {
 		s.taken++
-		return &Slot{s, true}, ""
+		return &Slot{s, true}, "", s.changed
 	}
 	if len(s.leaving) > 0 && len(s.leaving) >= s.takers {
-		return nil, ""
+		return nil, "", s.changed
 	}
 	for id, since := range s.idle {
 		if evict == "" || since.Before(s.idle[evict]) {
@@ -122,24 +123,44 @@ func (s *Slots) take() (slot *Slot, evict string) {
 	}
 	if evict != "" {
 		delete(s.idle, evict)
-		s.asked[evict], s.leaving[evict] = true, true
+		s.spared[evict], s.leaving[evict] = true, true
 	}
-	return nil, evict
+	return nil, evict, s.changed
 }
 
 // refused is called when a sandbox that was asked for is not given up.
 func (s *Slots) refused(id string) { s.change(func() { delete(s.leaving, id) }) }
 
+// Spare keeps a sandbox that is not idle from being evicted before a turn, or a check, begins in
+// it, for a while.
+func (s *Slots) Spare(id string) {
+	s.change(func() {
+		if s.held[id] {
+			s.spared[id] = true
+		}
+	})
+	time.AfterFunc(evictAgain, func() {
+		s.change(func() {
+			if s.spared[id] && !s.leaving[id] {
+				s.restLocked(id)
+			}
+		})
+	})
+}
+
 // stays allows a sandbox that was not evicted to be asked for again, unless a turn has begun
 // in it.
 func (s *Slots) stays(id string) {
 	s.change(func() {
-		delete(s.leaving, id)
-		if s.asked[id] {
-			delete(s.asked, id)
-			s.idle[id] = time.Now()
+		if delete(s.leaving, id); s.spared[id] {
+			s.restLocked(id)
 		}
 	})
+}
+
+func (s *Slots) restLocked(id string) {
+	delete(s.spared, id)
+	s.idle[id] = time.Now()
 }
 
 // Fill assigns the slot to the sandbox that was made.
@@ -178,7 +199,7 @@ func (s *Slots) awaitFree(ctx context.Context, id string) error {
 
 // Free frees the slot of a sandbox that has ended.
 func (s *Slots) Free(id string) {
-	s.change(func() { delete(s.held, id); delete(s.idle, id); delete(s.asked, id); delete(s.leaving, id) })
+	s.change(func() { delete(s.held, id); delete(s.idle, id); delete(s.spared, id); delete(s.leaving, id) })
 }
 
 // Held returns how many sandboxes the host holds, with those that are being made.
@@ -197,14 +218,13 @@ func (s *Slots) isClosed() bool {
 }
 
 // Busy keeps a sandbox from being evicted.
-func (s *Slots) Busy(id string) { s.change(func() { delete(s.idle, id); delete(s.asked, id) }) }
+func (s *Slots) Busy(id string) { s.change(func() { delete(s.idle, id); delete(s.spared, id) }) }
 
 // Idle allows a sandbox to be evicted, as the last of those that are idle now.
 func (s *Slots) Idle(id string) {
 	s.change(func() {
 		if s.held[id] {
-			delete(s.asked, id)
-			s.idle[id] = time.Now()
+			s.restLocked(id)
 		}
 	})
 }

@@ -5,15 +5,20 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/session"
 )
 
 // make reserves and takes a slot and makes a sandbox, as a host does.
 func (p *Slots) make(t *testing.T, id string) {
 	t.Helper()
 	require.True(t, p.TryReserve())
-	c, _ := p.take()
+	c, _, _ := p.take()
 	require.NotNil(t, c)
 	c.Fill(id)
 	c.Close()
@@ -34,13 +39,13 @@ func TestSlots(t *testing.T) {
 	p.Free("b")
 	require.True(t, p.TryReserve(), "a slot is freed once, however often Free is called")
 	require.False(t, p.TryReserve())
-	c, _ := p.take()
-	again, evict := p.take()
+	c, _, _ := p.take()
+	again, evict, _ := p.take()
 	require.Nil(t, again)
 	require.Empty(t, evict, "a sandbox in use is not evicted")
 	c.Close()
 	c.Close()
-	c, _ = p.take()
+	c, _, _ = p.take()
 	require.NotNil(t, c, "a slot is returned once")
 }
 
@@ -56,7 +61,7 @@ func TestSlotsOfIdleSandboxes(t *testing.T) {
 	for _, want := range []string{"old", "older", ""} {
 		p.want()
 		require.Equal(t, want != "", p.TryReserve())
-		c, evict := p.take()
+		c, evict, _ := p.take()
 		require.Nil(t, c)
 		require.Equal(t, want, evict)
 		if want != "" {
@@ -77,15 +82,15 @@ func TestSlotsOfASandboxThatStays(t *testing.T) {
 	p := NewSlots(2, "idle", "busy")
 	for range 2 {
 		p.want()
-		_, evict := p.take()
+		_, evict, _ := p.take()
 		require.NotEmpty(t, evict)
 	}
 	p.Busy("busy")
 	p.stays("busy")
 	p.stays("idle")
-	_, evict := p.take()
+	_, evict, _ := p.take()
 	require.Equal(t, "idle", evict)
-	_, evict = p.take()
+	_, evict, _ = p.take()
 	require.Empty(t, evict)
 }
 
@@ -97,19 +102,19 @@ func TestSlotsOfATakerThatComesAgain(t *testing.T) {
 	p.Busy("second")
 	p.Idle("second")
 	done := p.want()
-	_, evict := p.take()
+	_, evict, _ := p.take()
 	require.Equal(t, "first", evict)
 	done()
 	done = p.want()
-	_, evict = p.take()
+	_, evict, _ = p.take()
 	require.Empty(t, evict)
 	p.refused("first")
-	_, evict = p.take()
+	_, evict, _ = p.take()
 	require.Equal(t, "second", evict)
 	p.Free("second")
 	done()
 	defer p.want()()
-	slot, _ := p.take()
+	slot, _, _ := p.take()
 	require.NotNil(t, slot)
 }
 
@@ -117,7 +122,7 @@ func TestSlotsOfATakerThatComesAgain(t *testing.T) {
 func TestSlotsOfASandboxThatIsBeingMade(t *testing.T) {
 	t.Parallel()
 	p := NewSlots(2)
-	c, _ := p.take()
+	c, _, _ := p.take()
 	p.setClosed(true)
 	require.Equal(t, 1, p.Held())
 	c.Fill("made")
@@ -186,7 +191,7 @@ func TestSlotsConcurrent(t *testing.T) {
 					return
 				}
 				id := fmt.Sprint(i, "-", j)
-				if c, _ := p.take(); c != nil {
+				if c, _, _ := p.take(); c != nil {
 					c.Fill(id)
 					step(1)
 					step(-1)
@@ -202,4 +207,71 @@ func TestSlotsConcurrent(t *testing.T) {
 		require.True(t, p.TryReserve())
 	}
 	require.False(t, p.TryReserve())
+}
+
+// noRunner has sandboxes in which no agent was started.
+type noRunner struct {
+	sandbox.Provider
+	infos []sandbox.Info
+}
+
+func (p noRunner) List(context.Context) ([]sandbox.Info, error) { return p.infos, nil }
+func (p noRunner) Open(context.Context, string) (sandbox.Sandbox, error) {
+	return nil, sandbox.ErrNotFound
+}
+
+// A new sandbox keeps its place in the queue while an idle one is being ended already, by its
+// own session, and is offered to other hosts if that takes too long.
+func TestSlotsOfOneThatIsBeingEnded(t *testing.T) {
+	t.Parallel()
+	for refused, atMost := range map[error]time.Duration{session.ErrBusy: slotPatience, session.ErrClosed: evictPatience} {
+		for _, ends := range []bool{true, false} {
+			t.Run(fmt.Sprint(refused, ends), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := New(Options{DataDir: t.TempDir(), Slots: NewSlots(1, "idle"), Log: quiet(),
+						Provider: noRunner{infos: []sandbox.Info{{State: sandbox.State{SandboxID: "idle"}, SessionID: "s"}}},
+						Evict:    func(context.Context, string, session.EvictRequest) error { return refused }})
+					var slot *Slot
+					began := time.Now()
+					got := make(chan error, 1)
+					go func() {
+						var err error
+						slot, err = h.TakeSlot(t.Context())
+						got <- err
+					}()
+					synctest.Wait()
+					require.Empty(t, got)
+					if ends {
+						h.Slots.Free("idle")
+						require.NoError(t, <-got)
+						require.NotNil(t, slot)
+						return
+					}
+					require.ErrorContains(t, <-got, "waiting for a free slot")
+					require.Equal(t, atMost, time.Since(began))
+				})
+			})
+		}
+	}
+}
+
+// A new sandbox is not evicted before its turn could begin, and is when none does.
+func TestSlotsOfANewSandbox(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := NewSlots(2)
+		p.make(t, "new")
+		p.make(t, "used")
+		for _, id := range []string{"new", "used", "not held"} {
+			p.Spare(id)
+		}
+		require.False(t, p.TryReserve())
+		p.Busy("used")
+		time.Sleep(evictAgain) // by the bubble's clock, which does not wait
+		synctest.Wait()
+		require.True(t, p.TryReserve())
+		require.False(t, p.TryReserve())
+		_, evict, _ := p.take()
+		require.Equal(t, "new", evict)
+	})
 }

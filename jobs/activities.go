@@ -36,14 +36,34 @@ func (a *Activities) PutFiles(ctx context.Context, in PutFilesInput) error {
 	if err != nil {
 		return session.ToTemporal(err)
 	}
-	epoch, err := a.Archive.TakeEpoch(ctx, in.SessionID)
+	epoch, err := a.unused(ctx, in.SessionID)
 	if err != nil {
-		return fmt.Errorf("session %s: write its files: %w", in.SessionID, err)
+		return session.Typed(fmt.Errorf("session %s: write its files: %w", in.SessionID, session.ToTemporal(err)))
 	}
-	if err := write(ctx, a.Archive, in.SessionID, epoch, files); err != nil {
+	switch err := write(ctx, a.Archive, in.SessionID, epoch, files); {
+	case errors.Is(err, archive.ErrInvalid): // the profile has a file where the job's need a folder, or the other way round
+		return session.ToTemporal(session.Invalid("files", err.Error(), "files that fit between those of the profile"))
+	case err != nil:
 		return fmt.Errorf("session %s: write its files: %w", in.SessionID, err)
 	}
 	return nil
+}
+
+// unused takes an epoch of a session that was never started. What a job has written that died
+// before its session started is replaced.
+func (a *Activities) unused(ctx context.Context, sessionID string) (epoch uint64, err error) {
+	seen, err := a.Archive.Epoch(ctx, sessionID)
+	if err != nil {
+		return 0, err
+	}
+	switch _, err := a.Archive.Session(ctx, sessionID); {
+	case err == nil:
+		return 0, taken(sessionID)
+	case !errors.Is(err, archive.ErrNotFound):
+		return 0, err
+	}
+	// One that starts now takes an epoch, too: the next attempt sees it.
+	return a.Archive.TakeEpochAfter(ctx, sessionID, seen)
 }
 
 // content is a file to write.
@@ -115,7 +135,7 @@ func (a *Activities) AwaitAnswer(ctx context.Context, in AwaitAnswerInput) (Answ
 	if err != nil {
 		return Answer{}, session.ToTemporal(err)
 	}
-	switch limit, err := begun(ctx, h, in.MessageID); {
+	switch limit, err := AwaitBegin(ctx, h, in.MessageID); {
 	case err != nil:
 		return Answer{}, session.ToTemporal(err)
 	case limit != "":
@@ -130,9 +150,9 @@ func (a *Activities) AwaitAnswer(ctx context.Context, in AwaitAnswerInput) (Answ
 	return answer(in.Schema, res), nil
 }
 
-// begun returns when the session has taken a message and begun its turn, or has ended it, or
+// AwaitBegin returns when the session has taken a message and begun its turn, or has ended it, or
 // with the limit that keeps it from running: a job fails with it, as it does when a limit ends its first turn.
-func begun(ctx context.Context, h *session.Handle, messageID string) (limit string, err error) {
+func AwaitBegin(ctx context.Context, h *session.Handle, messageID string) (limit string, err error) {
 	for wait := lookEvery; ; wait = min(2*wait, lookAtMost) {
 		_, err := h.Result(ctx, messageID)
 		switch {
@@ -165,7 +185,7 @@ func answer(schema []byte, res session.Result) Answer {
 		value, err := find(schema, res.Result.Response)
 		switch n := session.JSONSize(value); {
 		case err != nil:
-			out.Mismatch = err.Error()
+			out.Mismatch = clip(err.Error())
 		case n > MaxResultBytes:
 			out.TooLarge = fmt.Sprintf("the value is %d bytes; at most %d go into a result", n, MaxResultBytes)
 		default:
@@ -173,6 +193,18 @@ func answer(schema []byte, res session.Result) Answer {
 		}
 	}
 	return out
+}
+
+// maxMismatchBytes bounds why an answer does not match: the reason may quote all of it.
+const maxMismatchBytes = 4 << 10
+
+// clip returns the beginning and the end of a reason: where it is, and what was wanted there.
+func clip(why string) string {
+	const half = maxMismatchBytes / 2
+	if len(why) <= maxMismatchBytes {
+		return why
+	}
+	return strings.ToValidUTF8(why[:half], "") + " … " + strings.ToValidUTF8(why[len(why)-half:], "")
 }
 
 // Artifacts lists the files of a closed session that match the patterns.

@@ -45,23 +45,44 @@ func Find(t client.Client, id string) *Job { return &Job{t, id} }
 // ID returns the id of the job's workflow.
 func (j *Job) ID() string { return j.id }
 
-// Wait waits for the job's end and returns its result. A job that failed is a *Failure; any
-// other error is about the waiting.
+// Wait waits for the job's end and returns its result. A job that failed, was cancelled or was
+// terminated is a *Failure; any other error is about the waiting.
 func (j *Job) Wait(ctx context.Context) (Result, error) {
 	var out Result
 	err := j.t.GetWorkflow(ctx, j.id, "").Get(ctx, &out)
-	var app *temporal.ApplicationError
-	switch {
-	case err == nil:
+	if err == nil {
 		return out, nil
-	case errors.As(err, &app):
-		f := &Failure{Type: app.Type(), Reason: app.Message()}
-		if app.HasDetails() {
-			_ = app.Details(&f.Result) // bad input has other details, and no result
-		}
+	}
+	if f := failureOf(err); f != nil {
 		return f.Result, f
 	}
 	return out, fmt.Errorf("wait for job %s: %w", j.id, err)
+}
+
+// failureOf returns how a job ended whose workflow has this error; nil if it has not ended.
+func failureOf(err error) *Failure {
+	var details interface {
+		HasDetails() bool
+		Details(d ...any) error
+	}
+	var f Failure
+	var app *temporal.ApplicationError
+	var cancelled *temporal.CanceledError
+	var ended *temporal.WorkflowExecutionError
+	switch {
+	case errors.As(err, &app):
+		f.Type, f.Reason, details = app.Type(), app.Message(), app
+	case errors.As(err, &cancelled):
+		f.Type, f.Reason, details = TypeCancelled, "it was cancelled", cancelled
+	case errors.As(err, &ended):
+		return &Failure{Type: TypeEnded, Reason: "its workflow ended: " + errors.Unwrap(ended).Error()}
+	default:
+		return nil
+	}
+	if details.HasDetails() {
+		_ = details.Details(&f.Result) // bad input has other details, and no result
+	}
+	return &f
 }
 
 // Cancel ends the job: its agent is interrupted and its session is closed. It returns when

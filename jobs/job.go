@@ -8,8 +8,8 @@ import (
 	"path"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -34,6 +34,15 @@ const (
 	// TypeTooLarge: the value or the list of artifacts is over MaxResultBytes. The session's
 	// conversation and files in the archive have all of it.
 	TypeTooLarge = "ResultTooLarge"
+)
+
+// Types of a Failure that are no application error's.
+const (
+	// TypeCancelled: the job was cancelled. Its workflow is a cancelled one, with the result so
+	// far as the detail.
+	TypeCancelled = "Cancelled"
+	// TypeEnded: the workflow was ended from outside, by an operator or a timeout.
+	TypeEnded = "Ended"
 )
 
 // Limits of a job's input and result.
@@ -74,7 +83,8 @@ type Input struct {
 	// Default: DefaultRepairs; less than 0 is none.
 	Repairs int `json:"repairs,omitempty"`
 	// Artifacts are the files of the workspace that the result names: paths, or patterns as
-	// in path.Match, where ** stands for any number of folders. Default: none.
+	// in path.Match, where ** stands for any number of folders. With Options.Workspace there
+	// can be none. Default: none.
 	Artifacts []string `json:"artifacts,omitempty"`
 	// Check is a command for sh that runs in the workspace behind the answer, isolated like the
 	// agent, without input. If it ends with another code than 0 the job fails with
@@ -82,7 +92,8 @@ type Input struct {
 	Check string `json:"check,omitempty"`
 	// CheckTimeoutMS is how long it may take, in milliseconds. Default: DefaultCheckTimeout.
 	CheckTimeoutMS int64 `json:"checkTimeoutMs,omitempty"`
-	// SessionID is the session's id. Default: one made of the workflow's.
+	// SessionID is the session's id, which no session has had. Default: one made of the
+	// workflow's. A job that is run more than once, by a batch or a schedule, has none.
 	SessionID string `json:"sessionId,omitempty"`
 }
 
@@ -136,8 +147,19 @@ type Artifact struct {
 
 // Validate returns an error for the first invalid field.
 func (in Input) Validate() error {
+	if err := in.validate(); err != nil {
+		return err
+	}
+	return in.validateWorkspace()
+}
+
+// validate is Validate for the workflow.
+func (in Input) validate() error {
 	if err := in.Options.Validate(); err != nil {
 		return err
+	}
+	if in.Options.Sandbox == session.SandboxParent {
+		return session.Invalid("sandbox", fmt.Sprintf("is %q, and a job's session has no parent", session.SandboxParent), fmt.Sprintf("%q", session.SandboxOwn))
 	}
 	if err := in.message().Validate(); err != nil {
 		return err
@@ -167,11 +189,33 @@ func (in Input) Validate() error {
 	return nil
 }
 
+// ValidateRepeated is Validate for a job that is run more than once.
+func (in Input) ValidateRepeated() error {
+	if in.SessionID != "" {
+		return session.Invalid("sessionId", fmt.Sprintf("is %q, and the job is run more than once", in.SessionID), "none: each run has a session of its own")
+	}
+	return in.Validate()
+}
+
+// taken is the error for the id of a session that exists.
+func taken(sessionID string) error {
+	return session.Invalid("sessionId", fmt.Sprintf("is taken by session %s", sessionID), "an id that no session has had, or none")
+}
+
+// schema returns the schema; nil for none. Clients in other languages write null for what
+// they leave out.
+func (in Input) schema() json.RawMessage {
+	if len(in.Schema) == 0 || string(in.Schema) == "null" {
+		return nil
+	}
+	return in.Schema
+}
+
 func (in Input) validateSchema() error {
 	if len(in.Schema) > MaxSchemaBytes {
 		return session.Invalid("schema", fmt.Sprintf("is %d bytes", len(in.Schema)), fmt.Sprintf("at most %d bytes", MaxSchemaBytes))
 	}
-	if len(in.Schema) == 0 {
+	if in.schema() == nil {
 		return nil
 	}
 	_, err := resolve(in.Schema)
@@ -207,9 +251,44 @@ func (in Input) validateFiles() error {
 	return nil
 }
 
+// validateWorkspace refuses what no workspace has. The workflow does not call it: one that is
+// under way could not be replayed. Its activities refuse what can't be done.
+func (in Input) validateWorkspace() error {
+	if len(in.Artifacts) > 0 && in.Options.Workspace != "" {
+		return session.Invalid("artifacts", "are wanted with options.workspace", "none: what the agent makes in a folder of a host stays there")
+	}
+	folders := map[string]string{}
+	for i, f := range in.Files {
+		if !validNames(f.Path) {
+			return session.Invalid(fmt.Sprintf("files[%d].path", i), fmt.Sprintf("%q is no path that a file system takes", f.Path), fmt.Sprintf("names of at most %d bytes, and %d in all", maxName, maxPath))
+		}
+		for dir := path.Dir(f.Path); dir != "."; dir = path.Dir(dir) {
+			folders[dir] = f.Path
+		}
+	}
+	for i, f := range in.Files {
+		if below, is := folders[f.Path]; is {
+			return session.Invalid(fmt.Sprintf("files[%d].path", i), fmt.Sprintf("%q is the folder of %q", f.Path, below), "a file with nothing below it")
+		}
+	}
+	return nil
+}
+
+// maxName bounds each part of a path, as file systems do, and maxPath all of it.
+const maxName, maxPath = 255, 4096
+
+func validNames(path string) bool {
+	for name := range strings.SplitSeq(path, "/") {
+		if len(name) > maxName {
+			return false
+		}
+	}
+	return len(path) <= maxPath && !strings.ContainsRune(path, 0)
+}
+
 // validate returns the size of a file.
 func (f File) validate(field string) (size int, err error) {
-	if !fs.ValidPath(f.Path) || f.Path == "." || !utf8.ValidString(f.Path) {
+	if !fs.ValidPath(f.Path) || f.Path == "." {
 		return 0, session.Invalid(field+".path", fmt.Sprintf("%q is no path in the workspace", f.Path), "a relative path such as src/main.go")
 	}
 	if f.Text != "" && f.Base64 != "" {
@@ -225,21 +304,20 @@ func (f File) validate(field string) (size int, err error) {
 // message returns the first message to the agent, with what the schema demands.
 func (in Input) message() session.Message {
 	text := in.Prompt
-	if len(in.Schema) > 0 {
+	if in.schema() != nil {
 		text = strings.TrimSpace(text + "\n\n" + schemaText + "\n" + string(in.Schema))
 	}
-	return session.Message{ID: firstMessage, Text: text, Parts: in.Parts}
+	return session.Message{ID: contract.FirstJobMessage, Text: text, Parts: in.Parts}
 }
 
 // repair returns the message that asks for another answer, for the n-th time.
 func repair(n int, mismatch string) session.Message {
-	return session.Message{ID: fmt.Sprintf("repair-%d", n), Text: fmt.Sprintf(repairText, mismatch)}
+	return session.Message{ID: contract.RepairMessage(n), Text: fmt.Sprintf(repairText, mismatch)}
 }
 
 const (
-	firstMessage = "job"
-	schemaText   = "End with one JSON value and nothing behind it. It must match this JSON schema:"
-	repairText   = "Your answer does not match the JSON schema: %s\n\nAnswer with the corrected JSON value and nothing else."
+	schemaText = "End with one JSON value and nothing behind it. It must match this JSON schema:"
+	repairText = "Your answer does not match the JSON schema: %s\n\nAnswer with the corrected JSON value and nothing else."
 )
 
 // repairs returns how often the agent may be asked for another answer.

@@ -98,12 +98,18 @@ func TestInputIsValidated(t *testing.T) {
 		"too many repairs":     {func(in *Input) { in.Repairs = MaxRepairs + 1 }, "repairs"},
 		"a path outside":       {func(in *Input) { in.Files[0].Path = "../a" }, "files[0].path"},
 		"a path from the root": {func(in *Input) { in.Files[0].Path = "/a" }, "files[0].path"},
+		"a path of a byte 0":   {func(in *Input) { in.Files[0].Path = "a\x00b" }, "files[0].path"},
+		"a name too long":      {func(in *Input) { in.Files[0].Path = "a/" + strings.Repeat("x", 256) }, "files[0].path"},
+		"a path too long":      {func(in *Input) { in.Files[0].Path = strings.Repeat("a/", 2048) + "b" }, "files[0].path"},
+		"a path below a file":  {func(in *Input) { in.Files = append(in.Files, File{Path: "a"}) }, "files[1].path"},
 		"a path twice":         {func(in *Input) { in.Files = append(in.Files, in.Files[0]) }, "files[1].path"},
 		"a file twice":         {func(in *Input) { in.Files[0].Base64 = "eA==" }, "files[0]"},
 		"no base64":            {func(in *Input) { in.Files[0] = File{Path: "a", Base64: "%"} }, "files[0].base64"},
 		"too much":             {func(in *Input) { in.Files[0].Text = strings.Repeat("x", MaxFileBytes+1) }, "files"},
 		"files of a host":      {func(in *Input) { in.Options.Workspace = "/src" }, "files"},
 		"no pattern":           {func(in *Input) { in.Artifacts = []string{"a", "["} }, "artifacts[1]"},
+		"artifacts of a host":  {func(in *Input) { in.Files, in.Options.Workspace = nil, "/src" }, "artifacts"},
+		"a parent's sandbox":   {func(in *Input) { in.Options.Sandbox = session.SandboxParent }, "sandbox"},
 		"no id":                {func(in *Input) { in.SessionID = "a b" }, "sessionId"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,4 +121,15 @@ func TestInputIsValidated(t *testing.T) {
 			require.Equal(t, c.field, strings.TrimPrefix(invalid.Field, "message."))
 		})
 	}
+}
+
+// A schema of null is none: clients in other languages write it for what they leave out.
+func TestSchemaOfNull(t *testing.T) {
+	t.Parallel()
+	var in Input
+	require.NoError(t, json.Unmarshal([]byte(`{"options":{"agent":"claude"},"prompt":"count","schema":null}`), &in))
+	require.NoError(t, in.Validate())
+	require.Equal(t, "count", in.message().Text)
+	in.Prompt = ""
+	require.ErrorContains(t, in.Validate(), "text")
 }

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
@@ -60,7 +61,7 @@ type ArtifactsInput struct {
 
 // Workflow is the workflow of one job.
 func Workflow(ctx workflow.Context, in Input) (Result, error) {
-	if err := in.Validate(); err != nil {
+	if err := in.validate(); err != nil {
 		return Result{}, session.ToTemporal(err)
 	}
 	j := &job{in: in, out: Result{SessionID: cmp.Or(in.SessionID, sessionID(workflow.GetInfo(ctx)))}}
@@ -94,11 +95,14 @@ func (j *job) run(ctx workflow.Context) error {
 		put := PutFilesInput{SessionID: j.out.SessionID, Profile: j.in.Options.Profile, Agent: j.in.Options.Agent, Files: j.in.Files}
 		wctx := workflow.WithActivityOptions(ctx, timeouts.Write)
 		if err := workflow.ExecuteActivity(wctx, ActivityPutFiles, put).Get(wctx, nil); err != nil {
-			return fmt.Errorf("job %s: write the files: %w", j.out.SessionID, timeouts.Failure(err))
+			return j.failure(fmt.Errorf("job %s: write the files: %w", j.out.SessionID, timeouts.Failure(err)))
 		}
 	}
 	child := j.begin(ctx)
 	failed := child.GetChildWorkflowExecution().Get(ctx, nil)
+	if temporal.IsWorkflowExecutionAlreadyStartedError(failed) {
+		return session.ToTemporal(taken(j.out.SessionID)) // another's session is left alone
+	}
 	if failed == nil {
 		failed = j.converse(ctx, child)
 	}
@@ -129,19 +133,18 @@ func (j *job) begin(ctx workflow.Context) workflow.ChildWorkflowFuture {
 	first := j.in.message()
 	opts := j.in.Options
 	opts.Title = cmp.Or(opts.Title, "job "+workflow.GetInfo(ctx).WorkflowExecution.ID)
+	in := session.Input{SessionID: j.out.SessionID, Version: session.StateVersion, Options: opts, CreatedAt: workflow.Now(ctx), First: &first}
 	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: j.out.SessionID, TaskQueue: session.TaskQueue, WorkflowTaskTimeout: session.WorkflowTaskTimeout,
 		WaitForCancellation: true, ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
-		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, StaticSummary: opts.Title,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, StaticSummary: opts.Title, Memo: in.Memo(),
 	})
-	return workflow.ExecuteChildWorkflow(ctx, session.WorkflowType, session.Input{
-		SessionID: j.out.SessionID, Version: session.StateVersion, Options: opts, CreatedAt: workflow.Now(ctx), First: &first,
-	})
+	return workflow.ExecuteChildWorkflow(ctx, session.WorkflowType, in)
 }
 
 // converse waits for the answer, and asks for another one as long as it does not match.
 func (j *job) converse(ctx workflow.Context, child workflow.ChildWorkflowFuture) error {
-	message := firstMessage
+	message := contract.FirstJobMessage
 	for {
 		a, err := j.await(ctx, child, message)
 		if err != nil {
@@ -166,7 +169,7 @@ func (j *job) converse(ctx workflow.Context, child workflow.ChildWorkflowFuture)
 func (j *job) await(ctx workflow.Context, child workflow.ChildWorkflowFuture, message string) (a Answer, err error) {
 	actx, stop := workflow.WithCancel(workflow.WithActivityOptions(ctx, timeouts.Watch))
 	defer stop()
-	answered := workflow.ExecuteActivity(actx, ActivityAwaitAnswer, AwaitAnswerInput{SessionID: j.out.SessionID, MessageID: message, Schema: j.in.Schema})
+	answered := workflow.ExecuteActivity(actx, ActivityAwaitAnswer, AwaitAnswerInput{SessionID: j.out.SessionID, MessageID: message, Schema: j.in.schema()})
 	if err := workflow.Await(ctx, func() bool { return answered.IsReady() || child.IsReady() }); err != nil {
 		return a, err
 	}
@@ -223,8 +226,11 @@ func fail(typ, why string) error { return failed{typ, why} }
 // whether the job is tried again: within a job, whatever may be repeated was.
 func (j *job) failure(err error) error {
 	var f failed
-	if !errors.As(err, &f) {
-		return err
+	switch {
+	case temporal.IsCanceledError(err):
+		return temporal.NewCanceledError(j.out)
+	case !errors.As(err, &f):
+		return session.Typed(err, j.out)
 	}
 	return temporal.NewApplicationErrorWithOptions(f.why, f.typ, temporal.ApplicationErrorOptions{Details: []any{j.out}})
 }

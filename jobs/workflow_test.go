@@ -2,13 +2,16 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -104,6 +107,19 @@ func TestJobRepairsItsAnswer(t *testing.T) {
 	require.Contains(t, j.asked[0].Text, "no JSON value")
 }
 
+// A job with a schema of null has none, and any text is its answer.
+func TestJobWithASchemaOfNull(t *testing.T) {
+	t.Parallel()
+	j := newJobTest(t)
+	j.OnActivity(ActivityAwaitAnswer, mock.Anything, mock.Anything).Return(func(_ context.Context, in AwaitAnswerInput) (Answer, error) {
+		return answer(in.Schema, completed("three").Result), nil
+	})
+	out, err := j.run(t, Input{Schema: []byte("null")})
+	require.NoError(t, err)
+	require.Equal(t, "three", out.Response)
+	require.Equal(t, "count", j.began.First.Text)
+}
+
 func TestJobFails(t *testing.T) {
 	t.Parallel()
 	limit := Answer{Result: session.Result{Outcome: session.Interrupted, Error: &event.ErrorInfo{Code: session.TypeLimit, Message: "3 turns"}}}
@@ -153,6 +169,43 @@ func TestJobIsCancelled(t *testing.T) {
 	var cancelled *temporal.CanceledError
 	require.ErrorAs(t, err, &cancelled)
 	require.NotEmpty(t, j.began.SessionID)
+
+	_, err = Find(endedClient{err: err}, "j1").Wait(t.Context())
+	var f *Failure
+	require.ErrorAs(t, err, &f)
+	require.Equal(t, TypeCancelled, f.Type)
+	require.Equal(t, j.began.SessionID, f.Result.SessionID)
+	require.InDelta(t, 0.5, *f.Result.CostUSD, 0, "its cost is known all the same")
+}
+
+// endedClient has one workflow, which has ended.
+type endedClient struct {
+	client.Client
+	client.WorkflowRun
+	err error
+}
+
+func (c endedClient) GetWorkflow(context.Context, string, string) client.WorkflowRun { return c }
+func (c endedClient) Get(context.Context, any) error                                 { return c.err }
+
+// A job whose workflow an operator or a timeout has ended has failed, and any other error is
+// about the waiting.
+func TestWaitReturnsHowAJobEnded(t *testing.T) {
+	t.Parallel()
+	j := newJobTest(t)
+	j.OnActivity(ActivityAwaitAnswer, mock.Anything, mock.Anything).After(1<<50).Return(Answer{}, nil)
+	j.SetWorkflowRunTimeout(time.Hour)
+	_, ended := j.run(t, Input{})
+	_, err := Find(endedClient{err: ended}, "j1").Wait(t.Context())
+	var f *Failure
+	require.ErrorAs(t, err, &f)
+	require.Equal(t, TypeEnded, f.Type)
+	require.Contains(t, f.Reason, "deadline exceeded")
+
+	away := errors.New("away")
+	_, err = Find(endedClient{err: away}, "j1").Wait(t.Context())
+	require.ErrorIs(t, err, away)
+	require.NotErrorAs(t, err, &f)
 }
 
 // TestSessionOfAJob: two runs of one workflow, a moment apart, have two sessions.
@@ -194,4 +247,67 @@ func TestAnswerFitsIntoAPayload(t *testing.T) {
 	var out Result
 	require.NoError(t, app.Details(&out))
 	require.True(t, out.Truncated)
+}
+
+// A job whose session has the id of another one is bad input, and leaves that one alone.
+func TestJobRefusesATakenID(t *testing.T) {
+	t.Parallel()
+	j := newJobTest(t)
+	j.ExecuteWorkflow(func(ctx workflow.Context) error {
+		cctx := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: "taken"})
+		other := workflow.ExecuteChildWorkflow(cctx, session.WorkflowType, session.Input{SessionID: "taken", Options: session.Options{Title: "another"}})
+		if err := other.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
+			return err
+		}
+		_, err := Workflow(ctx, Input{Options: session.Options{Agent: "claude"}, Prompt: "count", SessionID: "taken", Artifacts: []string{"report.md"}})
+		require.False(t, other.IsReady(), "it is not closed")
+		return err
+	})
+	err := j.GetWorkflowError()
+	require.Equal(t, "another", j.began.Options.Title)
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.Equal(t, session.TypeInvalid, app.Type())
+	require.Contains(t, app.Message(), "sessionId: is taken")
+}
+
+// A failure of what a job does beside its session has its own type.
+func TestJobFailsByType(t *testing.T) {
+	t.Parallel()
+	for typ, f := range map[string]func(*jobTest, error){
+		session.TypeInvalid: func(j *jobTest, err error) { j.OnActivity(ActivityPutFiles, mock.Anything, mock.Anything).Return(err) },
+		session.TypeNotFound: func(j *jobTest, err error) {
+			j.OnActivity(ActivityArtifacts, mock.Anything, mock.Anything).Return(nil, err)
+		},
+		session.TypeClosed: func(j *jobTest, err error) {
+			j.OnActivity(ActivityAwaitAnswer, mock.Anything, mock.Anything).Return(Answer{}, err)
+		},
+	} {
+		t.Run(typ, func(t *testing.T) {
+			t.Parallel()
+			j := newJobTest(t, completed("done"))
+			f(j, temporal.NewNonRetryableApplicationError("no", typ, nil))
+			_, err := j.run(t, Input{SessionID: "s1", Files: []File{{Path: "a"}}, Artifacts: []string{"report.md"}})
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, err, &app)
+			require.Equal(t, typ, app.Type())
+			if typ == session.TypeInvalid {
+				return
+			}
+			var out Result
+			require.NoError(t, app.Details(&out))
+			require.Equal(t, "s1", out.SessionID)
+		})
+	}
+}
+
+// Why an answer does not match is bounded, and whole characters, although it quotes the answer.
+func TestMismatchIsBounded(t *testing.T) {
+	t.Parallel()
+	said := session.Result{Outcome: session.Completed, Result: &event.QueryResult{Response: `{"count": "` + strings.Repeat("é", 2<<20) + `"}`}}
+	why := answer([]byte(countSchema), said).Mismatch
+	require.Contains(t, why, "/properties/count")
+	require.Contains(t, why, "integer")
+	require.LessOrEqual(t, len(why), maxMismatchBytes+len(" … "))
+	require.True(t, utf8.ValidString(why))
 }

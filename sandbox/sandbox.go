@@ -71,9 +71,10 @@ type Sandbox interface {
 	Exec(ctx context.Context, cmd Command) (Process, error)
 	// CopyIn writes files into an area: folders are made as needed, and existing
 	// files are replaced in one step, so that a crash leaves the old one or the new
-	// one; symlinks are made last and only if they stay inside. A bad file is skipped
-	// and named in the returned error ([ErrEscape] and the like, joined); the others
-	// are written. An error of the sequence, of ctx, or [ErrLimit] ends the copy.
+	// one; symlinks are made last and only if they stay inside. A file that can't be in
+	// the area is skipped, and the others are written: a [*SkippedError]. An error of
+	// the sequence, of ctx, of what the area is on (it is full, say), or [ErrLimit]
+	// ends the copy.
 	CopyIn(ctx context.Context, area Area, files iter.Seq2[File, error]) error
 	// CopyOut reads the selection, folders before their entries, by path. Files that
 	// disappear meanwhile are left out. A File's Body is valid until the next step of
@@ -83,6 +84,32 @@ type Sandbox interface {
 	// workspace that is the user's folder). It may be called again. Also after a
 	// [LeftError] the sandbox has ended.
 	Terminate(ctx context.Context) error
+}
+
+// SkippedError means that a copy into a sandbox is complete but for some files:
+// their contents can't be read, they lead outside ([ErrEscape]), or the file system
+// can't have such a name or such a file.
+type SkippedError struct {
+	// Files are the files, in the order in which they were skipped.
+	Files []SkippedFile
+}
+
+// SkippedFile is a file that a copy left out.
+type SkippedFile struct {
+	Path string
+	// Err names the file, and why.
+	Err error
+}
+
+// Error returns a line for each file.
+func (e *SkippedError) Error() string { return errors.Join(e.Unwrap()...).Error() }
+
+// Unwrap returns the files' errors.
+func (e *SkippedError) Unwrap() (all []error) {
+	for _, f := range e.Files {
+		all = append(all, f.Err)
+	}
+	return all
 }
 
 // LeftError means that a sandbox has ended, its id is free and it has no

@@ -8,11 +8,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/internal/heartbeat"
+	"github.com/sojourn-run/sojourn/jobs"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
@@ -36,10 +40,7 @@ type Message struct {
 
 // Validate returns an error for the first invalid field.
 func (m Message) Validate() error {
-	if err := session.ValidateID("sessionId", m.SessionID); err != nil {
-		return err
-	}
-	if err := m.Options.Validate(); err != nil {
+	if err := (session.Input{SessionID: m.SessionID, Options: m.Options}).Validate(m.SessionID); err != nil {
 		return err
 	}
 	return session.Message{Text: m.Prompt}.Validate()
@@ -66,7 +67,7 @@ func MessageWorkflow(ctx workflow.Context, m Message) (event.QueryResult, error)
 	ctx = workflow.WithActivityOptions(ctx, opts)
 	var res session.Result
 	if err := workflow.ExecuteActivity(ctx, ActivityAsk, in).Get(ctx, &res); err != nil {
-		return event.QueryResult{}, fmt.Errorf("session %s: scheduled message: %w", m.SessionID, timeouts.Failure(err))
+		return event.QueryResult{}, session.Typed(fmt.Errorf("session %s: scheduled message: %w", m.SessionID, timeouts.Failure(err)))
 	}
 	out := event.QueryResult{}
 	if res.Result != nil {
@@ -99,17 +100,66 @@ func (a *Activities) Ask(ctx context.Context, in AskInput) (session.Result, erro
 	if err != nil {
 		return session.Result{}, session.ToTemporal(err)
 	}
-	res, err := h.Wait(ctx, receipt)
+	res, err := await(ctx, h, receipt)
 	switch {
-	case errors.Is(context.Cause(ctx), context.Canceled):
-		// The next one replaces it, or a person has cancelled it.
-		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortPatience)
-		defer cancel()
-		return res, errors.Join(ctx.Err(), h.Execution(receipt).Abort(short, "its schedule cancelled it"))
+	case ctx.Err() != nil:
+		return res, abortUnwanted(ctx, h.Execution(receipt))
 	case err != nil:
 		return res, session.ToTemporal(err)
 	}
 	return res.Fitting(maxResponseBytes), nil
+}
+
+// await waits for a message's answer. One that a limit of its session keeps from running is
+// cancelled and fails with the limit: it would hold up the schedule's next ones until a person
+// raises it, and be asked late.
+func await(ctx context.Context, h *session.Handle, receipt session.Receipt) (session.Result, error) {
+	limit, err := jobs.AwaitBegin(ctx, h, receipt.MessageID)
+	if err != nil {
+		return session.Result{}, err
+	}
+	if limit == "" {
+		return h.Wait(ctx, receipt)
+	}
+	_, err = h.EditQueue(ctx, session.QueueEdit{MessageID: receipt.MessageID, Cancel: true, Reason: limit})
+	if began, ok := errors.AsType[*session.InvalidError](err); ok && began.Field == "messageId" {
+		return h.Wait(ctx, receipt) // the limit was raised meanwhile
+	}
+	return session.Result{
+		ExecutionID: receipt.ExecutionID, MessageID: receipt.MessageID, Outcome: session.Interrupted, Reason: limit,
+		Error: &event.ErrorInfo{Code: session.TypeLimit, Message: limit},
+	}, err
+}
+
+// abortUnwanted interrupts the message of an attempt that has ended, if its workflow was
+// cancelled or ended: the next one replaces it, or a person wants it no more. The attempt of a
+// worker that stops, or that Temporal has given up, leaves it to the next attempt. It returns
+// the error of the attempt.
+func abortUnwanted(ctx context.Context, e *session.Execution) error {
+	ended := ctx.Err()
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortPatience)
+	defer cancel()
+	unwanted, err := isUnwanted(short, context.Cause(ctx))
+	if err == nil && unwanted {
+		err = e.Abort(short, "its schedule cancelled it")
+	}
+	return errors.Join(ended, err)
+}
+
+// isUnwanted reports whether no attempt will follow one that ended by the given cause.
+func isUnwanted(ctx context.Context, cause error) (bool, error) {
+	if temporal.IsCanceledError(cause) {
+		return true, nil
+	}
+	if _, unknown := errors.AsType[*serviceerror.NotFound](cause); !unknown {
+		return false, nil
+	}
+	of := activity.GetInfo(ctx).WorkflowExecution
+	d, err := activity.GetClient(ctx).DescribeWorkflowExecution(ctx, of.ID, of.RunID)
+	if err != nil {
+		return false, fmt.Errorf("workflow %s: %w", of.ID, err)
+	}
+	return d.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
 }
 
 // maxResponseBytes bounds the response in the workflow's result, as JSON. The session's

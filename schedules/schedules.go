@@ -86,7 +86,7 @@ func (s Spec) Validate() error {
 		}
 	}
 	if s.Job != nil {
-		return s.Job.Validate()
+		return s.Job.ValidateRepeated()
 	}
 	return s.Message.Validate()
 }

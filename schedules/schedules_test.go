@@ -25,7 +25,9 @@ func TestSpecIsValidated(t *testing.T) {
 		"zone: unknown time zone": {Job: job, Every: time.Hour, Zone: "Mars"},
 		"jitter: or catchUp":      {Job: job, Every: time.Hour, Jitter: -1},
 		"agent: is empty":         {Job: &jobs.Input{Prompt: "go"}, Every: time.Hour},
+		`sessionId: is "s1", and`: {Job: &jobs.Input{Options: session.Options{Agent: "claude"}, Prompt: "go", SessionID: "s1"}, Every: time.Hour},
 		"sessionId":               {Message: &Message{}, Every: time.Hour},
+		`sandbox: is "parent"`:    {Message: &Message{SessionID: "s1", Options: session.Options{Agent: "claude", Sandbox: session.SandboxParent}, Prompt: "go"}, Every: time.Hour},
 	} {
 		require.ErrorContains(t, s.Validate(), wants)
 	}

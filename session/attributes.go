@@ -7,7 +7,9 @@ import "go.temporal.io/sdk/temporal"
 var (
 	AttrStatus = temporal.NewSearchAttributeKeyKeyword("SojournStatus")
 	// AttrOutcome is how the last turn ended; not set before a turn has ended.
-	AttrOutcome      = temporal.NewSearchAttributeKeyKeyword("SojournOutcome")
+	AttrOutcome = temporal.NewSearchAttributeKeyKeyword("SojournOutcome")
+	// AttrLimit is the limit that keeps queued messages from running, in words; not set otherwise.
+	AttrLimit        = temporal.NewSearchAttributeKeyKeyword("SojournLimit")
 	AttrAgent        = temporal.NewSearchAttributeKeyKeyword("SojournAgent")
 	AttrProfile      = temporal.NewSearchAttributeKeyKeyword("SojournProfile")
 	AttrHost         = temporal.NewSearchAttributeKeyKeyword("SojournHost")

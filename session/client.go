@@ -194,11 +194,11 @@ type found struct {
 	terminated bool
 }
 
-// lookup queries Temporal, then the archive.
+// lookup queries Temporal, then the archive. Another program's workflow is no session.
 func (c *Client) lookup(ctx context.Context, id string) (found, error) {
 	d, err := c.o.Temporal.DescribeWorkflowExecution(ctx, id, "")
-	if err == nil {
-		info := d.GetWorkflowExecutionInfo()
+	info := d.GetWorkflowExecutionInfo()
+	if err == nil && info.GetType().GetName() == WorkflowType {
 		return found{
 			open:       info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
 			first:      info.GetFirstRunId(),
@@ -207,7 +207,7 @@ func (c *Client) lookup(ctx context.Context, id string) (found, error) {
 		}, nil
 	}
 	var missing *serviceerror.NotFound
-	if !errors.As(err, &missing) {
+	if err != nil && !errors.As(err, &missing) {
 		return found{}, c.unavailable("look up session "+id, err)
 	}
 	if c.o.Archive == nil {
@@ -284,6 +284,7 @@ func (c *Client) start(ctx context.Context, in Input) (*Handle, error) {
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		StaticSummary:                            in.Options.Title,
+		Memo:                                     in.Memo(),
 		WorkflowTaskTimeout:                      WorkflowTaskTimeout,
 		TypedSearchAttributes:                    startAttributes(in),
 		WorkflowExecutionErrorWhenAlreadyStarted: true,

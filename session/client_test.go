@@ -38,8 +38,9 @@ type fakeTemporal struct {
 	update   func(client.UpdateWorkflowOptions) error
 	updates  []client.UpdateWorkflowOptions
 	query    error
-	// answer answers queries, if it is set.
+	// answer answers queries, if it is set; asked is the query's name.
 	answer func() (any, error)
+	asked  string
 	// late is how many queries get no answer in time; queries counts all. lateBy is what
 	// Temporal says of them.
 	late, queries int
@@ -85,7 +86,8 @@ func (f *fakeTemporal) UpdateWorkflow(_ context.Context, o client.UpdateWorkflow
 	return fakeUpdate{err: f.update(o)}, nil
 }
 
-func (f *fakeTemporal) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+func (f *fakeTemporal) QueryWorkflow(_ context.Context, _, _, name string, _ ...any) (converter.EncodedValue, error) {
+	f.asked = name
 	if f.queries++; f.queries <= f.late {
 		return nil, f.lateBy
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -67,7 +66,7 @@ func (h *Handle) AwaitIdle(ctx context.Context) (Snapshot, error) {
 		case now.Status == StatusClosed:
 			return now.Snapshot, fmt.Errorf("session %s: %w", h.id, ErrClosed)
 		case now.CurrentExecution != "":
-			_, err = h.nextEnd(ctx, now.LastSeq, now.CurrentExecution)
+			_, err = h.AwaitEnd(ctx, now.CurrentExecution)
 		case now.Status == StatusPaused:
 			return now.Snapshot, fmt.Errorf("session %s: %w: %s", h.id, ErrPaused, now.WaitsFor)
 		case now.Phase == phaseIdle:
@@ -93,42 +92,20 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // AwaitEnd is like Wait for an execution with its id, or with the id of one of its
-// messages. Errors: ErrNotFound for one that the session does not have.
+// messages. Error: a NoMessageError for one that the session does not have.
 func (h *Handle) AwaitEnd(ctx context.Context, id string) (Result, error) {
-	before, err := h.Snapshot(ctx)
-	if err != nil {
-		return Result{}, err
-	}
 	res, err := h.Result(ctx, id)
 	if errors.Is(err, ErrBusy) {
-		res, err = h.nextEnd(ctx, before.LastSeq, id)
+		x, err := h.FindExecution(ctx, id)
+		if err != nil {
+			return Result{}, err
+		}
+		return h.Wait(ctx, x.receipt) // the end may be in the stream already, before what the session has last
 	}
 	if err != nil {
 		return Result{}, err
 	}
 	return h.whole(ctx, 0, res)
-}
-
-// nextEnd waits for the end of a running or queued execution, by its id or a
-// message's, and returns when the session's own state has it.
-func (h *Handle) nextEnd(ctx context.Context, after uint64, id string) (Result, error) {
-	for ev, err := range h.Events(ctx, after, Follow) {
-		if errors.Is(err, stream.ErrPurged) {
-			return h.pollResult(ctx, Receipt{ExecutionID: id, MessageID: id})
-		}
-		if err != nil {
-			return Result{}, fmt.Errorf("wait for %s: %w", id, err)
-		}
-		if q, how, ended := endOf(ev); ended && (q.ExecutionID == id || slices.Contains(q.MessageIDs, id)) {
-			h.AwaitState(ctx, q.ExecutionID)
-			message := id
-			if !slices.Contains(q.MessageIDs, id) && len(q.MessageIDs) > 0 {
-				message = q.MessageIDs[0]
-			}
-			return resultOf(q, message, how), nil
-		}
-	}
-	return Result{}, fmt.Errorf("wait for %s: session %s: %w", id, h.id, ErrClosed)
 }
 
 // endTaken reports whether the execution for which the session refused a message

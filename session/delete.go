@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
@@ -43,33 +44,50 @@ func (c *Client) Delete(ctx context.Context, id string) error {
 	if err := c.o.Stream.Purge(ctx, id); err != nil {
 		return err
 	}
-	if err := c.deleteRuns(ctx, id); err != nil {
+	if err := c.deleteRuns(ctx, id, known.run); err != nil {
 		return c.unavailable("delete session "+id, err)
 	}
 	return c.o.Stream.Changed(ctx, id, stream.ChangeDeleted)
 }
 
-// deleteRuns deletes the histories of a session's runs.
-func (c *Client) deleteRuns(ctx context.Context, id string) error {
+// deleteRuns deletes the histories of a session's runs, the newest last: the session is found by
+// it after an error. Temporal's index may not have that one yet.
+func (c *Client) deleteRuns(ctx context.Context, id, newest string) error {
+	runs, err := c.runs(ctx, id)
+	if err != nil {
+		return err
+	}
+	runs = slices.DeleteFunc(runs, func(run string) bool { return run == newest })
+	if newest != "" {
+		runs = append(runs, newest)
+	}
+	for _, run := range runs {
+		_, err := c.o.Temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
+			Namespace:         cmp.Or(c.o.Namespace, client.DefaultNamespace),
+			WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: run},
+		})
+		var gone *serviceerror.NotFound
+		if err != nil && !errors.As(err, &gone) {
+			return err
+		}
+	}
+	return nil
+}
+
+// runs returns the ids of a session's runs that Temporal's index has.
+func (c *Client) runs(ctx context.Context, id string) (runs []string, err error) {
 	var token []byte
 	for more := true; more; more = len(token) > 0 {
 		reply, err := c.o.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			PageSize: 1000, NextPageToken: token, Query: "WorkflowId = '" + id + "'",
+			PageSize: 1000, NextPageToken: token, Query: "WorkflowId = '" + id + "' AND WorkflowType = '" + WorkflowType + "'",
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, info := range reply.GetExecutions() {
-			_, err := c.o.Temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
-				Namespace:         cmp.Or(c.o.Namespace, client.DefaultNamespace),
-				WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: info.GetExecution().GetRunId()},
-			})
-			var gone *serviceerror.NotFound
-			if err != nil && !errors.As(err, &gone) {
-				return err
-			}
+			runs = append(runs, info.GetExecution().GetRunId())
 		}
 		token = reply.GetNextPageToken()
 	}
-	return nil
+	return runs, nil
 }

@@ -91,6 +91,33 @@ func (e *InvalidError) Error() string {
 // Hint returns what is valid, for a command line's second line.
 func (e *InvalidError) Hint() string { return e.Field + " wants " + e.Want }
 
+// NoMessageError is returned for a message or an execution that the session never had, or has
+// dropped. It matches ErrNotFound.
+type NoMessageError struct {
+	SessionID string
+	// ID is what was asked for: a message's, an execution's, or "" for the last execution
+	// that has ended.
+	ID string
+}
+
+func (e *NoMessageError) Error() string {
+	if e.ID == "" {
+		return fmt.Sprintf("session %s: no turn has ended yet", e.SessionID)
+	}
+	return fmt.Sprintf("session %s: no message or execution %q", e.SessionID, e.ID)
+}
+
+// Is reports whether target is ErrNotFound.
+func (e *NoMessageError) Is(target error) bool { return target == ErrNotFound }
+
+// Hint returns what is valid, for a command line's second line.
+func (e *NoMessageError) Hint() string {
+	if e.ID == "" {
+		return "send it a message first"
+	}
+	return fmt.Sprintf("give the id of a message that waits, or of one of the last %d that were answered, or of its execution", KeptResults)
+}
+
 // wireTypes maps an error of this package to the type with which it crosses
 // Temporal; other errors are not converted.
 var wireTypes = []struct {
@@ -119,6 +146,22 @@ func ToTemporal(err error) error {
 		}
 	}
 	return err
+}
+
+// Typed returns an error that wraps an application error, with that one's type: Temporal sees the
+// type of an outermost error alone. details are its details. One of TypeInvalid keeps its own, and
+// a cancellation is returned as it is.
+func Typed(err error, details ...any) error {
+	app, ok := errors.AsType[*temporal.ApplicationError](err)
+	switch {
+	case !ok || temporal.IsCanceledError(err):
+		return err
+	case app.Type() == TypeInvalid:
+		return app
+	}
+	return temporal.NewApplicationErrorWithOptions(err.Error(), app.Type(), temporal.ApplicationErrorOptions{
+		NonRetryable: app.NonRetryable(), Cause: app, Details: details,
+	})
 }
 
 // FromTemporal is the inverse of ToTemporal, as far as the type shows.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
@@ -46,6 +47,27 @@ func TestErrorsOfQueriesKeepTheirType(t *testing.T) {
 	}
 	unknown := serviceerror.NewQueryFailed("unknown queryType nothing")
 	require.Equal(t, unknown, fromQuery(unknown))
+}
+
+// A message that a session does not have is another error than a session that is not there.
+func TestAnUnknownMessageIsNamed(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	f.query = across(ToTemporal(fmt.Errorf("execution %q: %w", "m9", ErrNotFound)))
+	h, err := newClient(t, f).Get(t.Context(), "s1")
+	require.NoError(t, err)
+	_, ofResult := h.Result(t.Context(), "m9")
+	_, ofReceipt := h.FindExecution(t.Context(), "m9")
+	for _, err := range []error{ofResult, ofReceipt} {
+		require.Equal(t, &NoMessageError{SessionID: "s1", ID: "m9"}, err)
+		require.ErrorIs(t, err, ErrNotFound)
+		require.EqualError(t, err, `session s1: no message or execution "m9"`)
+	}
+	_, err = h.Result(t.Context(), "")
+	require.EqualError(t, err, "session s1: no turn has ended yet")
+	f.query, f.known = serviceerror.NewNotFound("workflow not found"), nil
+	_, err = h.Result(t.Context(), "m9")
+	require.EqualError(t, err, "session s1: no such session")
 }
 
 func TestInvalidErrorCrossesWithItsFields(t *testing.T) {

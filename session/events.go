@@ -20,39 +20,38 @@ const Follow = true
 
 // Events returns the session's events after a sequence number: first N+1, each once, in
 // order. Without follow it ends at the last stored event. With follow it ends after
-// session:closed, at once if that is event N and the session is closed. An error is the
+// session:closed once the session is closed, at once if that is event N. An error is the
 // last element; a gap is an error.
 func (h *Handle) Events(ctx context.Context, after uint64, follow bool) iter.Seq2[event.Event, error] {
 	return h.c.Events(ctx, h.id, after, follow)
 }
 
-// Events is Handle.Events for an id. It sends a request to Temporal only where event N is
-// session:closed.
+// Events is Handle.Events for an id. It sends requests to Temporal only at the end behind
+// session:closed, and about a session of which the stream has nothing, and does not end while
+// Temporal does not answer.
 func (c *Client) Events(ctx context.Context, id string, after uint64, follow bool) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		if c.o.Stream == nil {
 			yield(event.Event{}, fmt.Errorf("events of session %s: no stream is configured", id))
 			return
 		}
-		if follow && c.endsAt(ctx, id, after) {
+		if follow && (c.endsAt(ctx, id, after) || c.isOver(ctx, id)) {
 			return
 		}
 		for ev, err := range c.o.Stream.Read(ctx, id, after, stream.ReadOptions{Follow: follow}) {
 			if !yield(ev, err) || err != nil {
 				return
 			}
-			if _, closed := ev.Payload.(event.SessionClosed); closed && follow && c.lastOf(ctx, id, ev) {
+			if _, closed := ev.Payload.(event.SessionClosed); closed && follow && c.endsAt(ctx, id, ev.Context.Seq) {
 				return
 			}
 		}
 	}
 }
 
-// lastOf reports whether an event is the last: a closed session may have been
-// reopened since.
-func (c *Client) lastOf(ctx context.Context, id string, ev event.Event) bool {
-	tail, err := c.o.Stream.Tail(ctx, id)
-	return err != nil || tail.LastSeq <= ev.Context.Seq
+// left yields what the stream still has of Events.
+func (c *Client) left(ctx context.Context, id string, after uint64, follow bool) iter.Seq2[event.Event, error] {
+	return stream.Left(after, func(after uint64) iter.Seq2[event.Event, error] { return c.Events(ctx, id, after, follow) })
 }
 
 // endsAt reports whether event seq is the last one and closed the session. For a session
@@ -84,6 +83,24 @@ func (c *Client) closedAt(ctx context.Context, id string, seq uint64) bool {
 		return closed
 	}
 	return false
+}
+
+// isOver reports whether a session is closed and all of its events are past retention. One that
+// was terminated may still get its last events, from what cleans up after it.
+func (c *Client) isOver(ctx context.Context, id string) bool {
+	if !c.isPurged(ctx, id) {
+		return false
+	}
+	known, err := c.lookup(ctx, id)
+	// A closed session has all of its events: it may have had its first ones meanwhile.
+	return err == nil && !known.open && !known.terminated && c.isPurged(ctx, id)
+}
+
+// isPurged reports whether the stream has nothing of a session: it is new, or all of its
+// events are past retention.
+func (c *Client) isPurged(ctx context.Context, id string) bool {
+	_, err := c.o.Stream.Tail(ctx, id)
+	return errors.Is(err, stream.ErrNotFound)
 }
 
 // Changes yields a change whenever a shown list of sessions must be fetched again, until
@@ -134,7 +151,7 @@ func (h *Handle) Watch(ctx context.Context, r Receipt, seen func(event.Event)) (
 // stream: an execution that has ended writes no more events. It is not known while the
 // execution runs or waits, whose end will be in the stream.
 func (h *Handle) purgedResult(ctx context.Context, r Receipt) (res Result, known bool, err error) {
-	if !h.isPurged(ctx) {
+	if h.c.o.Stream == nil || !h.c.isPurged(ctx, h.id) {
 		return Result{}, false, nil
 	}
 	asked, cancel := context.WithTimeout(ctx, statePatience)
@@ -142,23 +159,13 @@ func (h *Handle) purgedResult(ctx context.Context, r Receipt) (res Result, known
 	res, err = h.Result(asked, r.ExecutionID)
 	known = err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed)
 	// The stream has the end before the workflow does.
-	if !known || !h.isPurged(ctx) {
+	if !known || !h.c.isPurged(ctx, h.id) {
 		return Result{}, false, nil
 	}
 	if err != nil {
 		return Result{}, true, fmt.Errorf("wait for message %s: %w", r.MessageID, err)
 	}
 	return res, true, nil
-}
-
-// isPurged reports whether the stream has nothing of the session: it is new, or all of its
-// events are past retention.
-func (h *Handle) isPurged(ctx context.Context) bool {
-	if h.c.o.Stream == nil {
-		return false
-	}
-	_, err := h.c.o.Stream.Tail(ctx, h.id)
-	return errors.Is(err, stream.ErrNotFound)
 }
 
 // whole returns res with the whole text of a truncated response, if the stream
@@ -184,10 +191,11 @@ func (h *Handle) whole(ctx context.Context, after uint64, res Result) (Result, e
 }
 
 // textOf reads the text of a block of the main conversation from the events with
-// numbers above after, up to last; "" for a block that is not among them.
+// numbers above after, up to last, that the stream still has; "" for a block that is not among
+// them.
 func (h *Handle) textOf(ctx context.Context, id string, after, last uint64) (string, error) {
 	var b reducer.Builder
-	for ev, err := range h.Events(ctx, after, false) {
+	for ev, err := range h.c.left(ctx, h.id, after, false) {
 		if err != nil {
 			return "", err
 		}
@@ -250,6 +258,12 @@ func resultOf(q event.Query, messageID string, out Outcome) Result {
 		res.MessageIDs = q.MessageIDs
 	}
 	return res
+}
+
+// FailureBlock returns the block that shows a failed execution in the conversation, where no
+// agent was prompted.
+func (r Result) FailureBlock() event.Payload {
+	return event.ErrorBlock("sojourn-"+r.ExecutionID+"-failed", *r.Error)
 }
 
 // Ends returns the event for an execution that ended without an answer; ResultOf

@@ -60,6 +60,72 @@ func completed() event.QueryCompleted {
 
 var receipt = Receipt{SessionID: "s1", MessageID: "m1", ExecutionID: "x1"}
 
+// A steered message ends with the execution into which it was folded, and is awaited also by
+// the id of the execution that its receipt promised.
+func TestAwaitEndOfASteeredMessage(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+	end := event.QueryCompleted{Query: event.Query{ExecutionID: "x6", MessageIDs: []string{"m6", "m7"}, Result: &event.QueryResult{Response: "hello"}}}
+	busy := true
+	f.answer = func() (any, error) {
+		switch f.asked {
+		case QuerySnapshot:
+			return Snapshot{}, nil
+		case QueryReceipt:
+			return Receipt{SessionID: "s1", MessageID: "m7", ExecutionID: "x7", Handling: HandlingHanded}, nil
+		}
+		if busy {
+			busy = false
+			return nil, across(ToTemporal(ErrBusy))
+		}
+		return resultOf(end.Query, "m7", Completed), nil
+	}
+	ctx, log, h := following(t, f)
+	emit(t, log, 0, end)
+	res, err := h.AwaitEnd(ctx, "x7")
+	require.NoError(t, err)
+	require.Equal(t, "x6", res.ExecutionID)
+	require.Equal(t, "m7", res.MessageID)
+	require.Equal(t, "hello", res.Result.Response)
+}
+
+// A session whose host was lost right behind the end of a turn continues behind that end before it
+// has it: a caller that waits then gets the end that the stream has already.
+func TestAwaitAnEndThatTheSessionIsBehind(t *testing.T) {
+	t.Parallel()
+	for name, await := range map[string]func(context.Context, *Handle) error{
+		"end":  func(ctx context.Context, h *Handle) error { _, err := h.AwaitEnd(ctx, "m1"); return err },
+		"idle": func(ctx context.Context, h *Handle) error { _, err := h.AwaitIdle(ctx); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+			var last uint64
+			asked := false
+			f.answer = func() (any, error) {
+				running := Snapshot{Status: StatusRunning, LastSeq: last}
+				switch {
+				case f.asked == QueryReceipt:
+					return receipt, nil
+				case f.asked == QuerySnapshot:
+					return running, nil
+				case f.asked == QueryInspect && asked:
+					return Inspection{Phase: phaseIdle}, nil
+				case f.asked == QueryInspect:
+					return Inspection{Snapshot: running, CurrentExecution: "x1"}, nil
+				case !asked:
+					asked = true
+					return nil, across(ToTemporal(ErrBusy))
+				}
+				return resultOf(completed().Query, "m1", Completed), nil
+			}
+			ctx, log, h := following(t, f)
+			last = emit(t, log, emit(t, log, 0, completed()), event.EECreating{})
+			require.NoError(t, await(ctx, h))
+		})
+	}
+}
+
 // The events of an ended execution are past retention, and none follows.
 func TestWaitWhereTheStreamHasNothingLeft(t *testing.T) {
 	t.Parallel()
@@ -158,10 +224,68 @@ func TestFollowBehindTheEnd(t *testing.T) {
 	var got []uint64
 	for ev, err := range h.c.Events(ctx, "s1", last, Follow) {
 		require.NoError(t, err)
-		got = append(got, ev.Context.Seq)
+		if got = append(got, ev.Context.Seq); ev.Context.Seq == last+2 {
+			f.known["s1"].Status = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+		}
 	}
 	<-emitted
 	require.Equal(t, []uint64{last + 1, last + 2}, got)
+}
+
+// A session that was closed before all was purged has no further event: its followers end.
+func TestFollowOfAClosedSessionWithoutEvents(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+	ctx, log, h := following(t, f)
+	last := emit(t, log, 0, event.SessionClosed{})
+	require.NoError(t, log.Purge(ctx, "s1"))
+	for _, after := range []uint64{0, last} {
+		require.NoError(t, lastError(h.Events(ctx, after, Follow)))
+	}
+	for _, err := range h.TreeEvents(ctx, TreeOptions{Follow: Follow}) {
+		require.NoError(t, err)
+	}
+
+	// What cleans up after a terminated session writes its end.
+	f.known["s1"].Status = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
+	emitted := make(chan struct{})
+	go func() {
+		defer close(emitted)
+		emit(t, log, last, event.SessionClosed{})
+	}()
+	var got []event.Payload
+	for ev, err := range h.TreeEvents(ctx, TreeOptions{Follow: Follow}) {
+		require.NoError(t, err)
+		got = append(got, ev.Payload)
+	}
+	<-emitted
+	require.Equal(t, []event.Payload{event.SessionClosed{}}, got)
+}
+
+// An answer that is longer than what the session keeps of it is returned whole as long as the
+// stream has it, although the session's first events are past retention.
+func TestAwaitEndOfALongAnswerOfAnOldSession(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	end := completed()
+	end.Result = &event.QueryResult{Response: "hel…", Truncated: true, ResponseBlockID: "text", LastSeq: 2}
+	f.answer = func() (any, error) {
+		if f.asked == QuerySnapshot {
+			return Snapshot{}, nil
+		}
+		return resultOf(end.Query, "m1", Completed), nil
+	}
+	ctx, log, h := following(t, f)
+	last := emit(t, log, 0, event.SessionIdle{})
+	require.NoError(t, log.Purge(ctx, "s1"))
+	last = emit(t, log, last, event.BlockUpsert{Block: event.Block{
+		ID: "text", Type: event.BlockAssistantText, Status: event.StatusComplete, Content: new("hello"),
+	}})
+	emit(t, log, last, end)
+	res, err := h.AwaitEnd(ctx, "m1")
+	require.NoError(t, err)
+	require.Equal(t, "hello", res.Result.Response)
+	require.False(t, res.Result.Truncated)
 }
 
 func lastError(events func(func(event.Event, error) bool)) (last error) {

@@ -25,7 +25,7 @@ type Execution struct {
 func (h *Handle) Execution(r Receipt) *Execution { return &Execution{h: h, receipt: r} }
 
 // FindExecution finds an execution by its id or its message's, while it waits, while it
-// runs and after it has ended. Error: ErrNotFound for one that the session never had or has
+// runs and after it has ended. Error: a NoMessageError for one that the session never had or has
 // dropped: it keeps the last KeptReceipts.
 func (h *Handle) FindExecution(ctx context.Context, id string) (*Execution, error) {
 	var r Receipt

@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -40,7 +42,7 @@ type Exported struct {
 // sandbox and no worker, and holds the conversation and one rewritten transcript
 // in memory at a time. The same archive makes the same bytes. Errors:
 // [ErrNotFound], [ErrNoArchive], or what could not be read or written; after an
-// error the written file is incomplete.
+// error the written file is incomplete, but after a [*DamagedError].
 func (c *Client) Export(ctx context.Context, id string, w io.Writer) error {
 	if err := ValidateID("id", id); err != nil {
 		return err
@@ -56,10 +58,30 @@ func (c *Client) Export(ctx context.Context, id string, w io.Writer) error {
 	return nil
 }
 
+// DamagedError means that an export is complete but for what is damaged in the archive. The
+// export's last file, damage.json, has the same entries.
+type DamagedError struct{ Entries []DamagedEntry }
+
+// DamagedEntry is a file of an export whose archived content is damaged: from where it can't
+// be read on it has zeros, up to its size. A transcript that can't be read at all is left out.
+type DamagedEntry struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+func (e *DamagedError) Error() string {
+	lines := make([]string, len(e.Entries))
+	for i, d := range e.Entries {
+		lines[i] = d.Path + ": " + d.Reason
+	}
+	return "damaged in the archive: " + strings.Join(lines, "; ")
+}
+
 type exporter struct {
-	c   *Client
-	id  string
-	out *tar.Writer
+	c       *Client
+	id      string
+	out     *tar.Writer
+	damaged []DamagedEntry
 }
 
 func (e *exporter) write(ctx context.Context, conv Conversation) error {
@@ -83,7 +105,7 @@ func (e *exporter) write(ctx context.Context, conv Conversation) error {
 		return err
 	}
 	for _, t := range head.Transcripts {
-		if err := e.transcript(ctx, t); err != nil {
+		if err := e.transcript(ctx, t); err != nil && !e.damage("home/"+t.Path, err) {
 			return fmt.Errorf("transcript %s: %w", t.Path, err)
 		}
 	}
@@ -95,10 +117,30 @@ func (e *exporter) write(ctx context.Context, conv Conversation) error {
 			return fmt.Errorf("workspace file %q: %w", f.Path, err)
 		}
 	}
-	return e.out.Close()
+	return e.close()
 }
 
-// entry writes one regular file, whose content must have size bytes.
+// close ends the tar file, with the list of what is damaged.
+func (e *exporter) close() error {
+	if len(e.damaged) == 0 {
+		return e.out.Close()
+	}
+	if err := e.value("damage.json", e.damaged); err != nil {
+		return err
+	}
+	return errors.Join(e.out.Close(), &DamagedError{Entries: e.damaged})
+}
+
+// damage notes an entry whose archived content is damaged, and reports whether it is that.
+func (e *exporter) damage(name string, err error) bool {
+	is := errors.Is(err, archive.ErrCorrupt)
+	if is {
+		e.damaged = append(e.damaged, DamagedEntry{Path: name, Reason: err.Error()})
+	}
+	return is
+}
+
+// entry writes one regular file, whose content must have size bytes; what is damaged is zero.
 func (e *exporter) entry(name string, mode fs.FileMode, at time.Time, size int64, content io.Reader) error {
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode.Perm()), Size: size, ModTime: atLeastUnix(at), Format: tar.FormatPAX}
 	if err := e.out.WriteHeader(h); err != nil {
@@ -107,8 +149,19 @@ func (e *exporter) entry(name string, mode fs.FileMode, at time.Time, size int64
 	if size == 0 {
 		return nil
 	}
-	_, err := io.CopyN(e.out, content, size)
+	n, err := io.CopyN(e.out, content, size)
+	if err != nil && e.damage(name, err) {
+		_, err = io.CopyN(e.out, zeros{}, size-n)
+	}
 	return err
+}
+
+// zeros reads as zeros.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 // atLeastUnix returns a time that tar can write.

@@ -272,7 +272,7 @@ func (h *Handle) Inspect(ctx context.Context) (Inspection, error) {
 		return i, nil
 	}
 	pending, now, err := h.pending(ctx)
-	if err == nil && len(pending) > 0 {
+	if err == nil && len(pending) > 0 && i.Status != StatusPaused { // the limit is what it waits for
 		i.WaitsFor = fmt.Sprintf("%s, attempt %d: %s", pending[0].Activity, pending[0].Attempt, pending[0].Failure)
 	}
 	if i.CurrentTick = now.Ticks; len(now.Tools) > 0 {
@@ -282,8 +282,8 @@ func (h *Handle) Inspect(ctx context.Context) (Inspection, error) {
 }
 
 // Result returns the result of one of the last executions, by execution or message id; ""
-// is the last one that has ended. Errors: ErrBusy while it runs or waits, ErrNotFound for
-// an unknown one.
+// is the last one that has ended. Errors: ErrBusy while it runs or waits, a
+// NoMessageError for an unknown one.
 func (h *Handle) Result(ctx context.Context, id string) (Result, error) {
 	var r Result
 	return r, h.query(ctx, QueryResult, &r, id)
@@ -300,8 +300,12 @@ func (h *Handle) query(ctx context.Context, name string, out any, args ...any) e
 	if h.noWorker(ctx, err) {
 		return fmt.Errorf("session %s: %s: %w", h.id, name, ErrNoWorker) // what the transport says of it changes
 	}
+	err = fromQuery(err)
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == TypeNotFound {
+		return &NoMessageError{SessionID: h.id, ID: fmt.Sprint(args...)} // the session itself has answered
+	}
 	if err != nil {
-		return h.failed(ctx, name, fromQuery(err))
+		return h.failed(ctx, name, err)
 	}
 	if err := v.Get(out); err != nil {
 		return fmt.Errorf("session %s: %s: %w", h.id, name, err)

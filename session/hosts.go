@@ -38,6 +38,9 @@ type HostReport struct {
 	Error string `json:"error,omitempty"`
 }
 
+// NoWorker is the Error of a host whose worker took no work.
+const NoWorker = "its worker does not answer"
+
 // HostsAgent is an agent's program on a host.
 type HostsAgent struct {
 	// Agent is the adapter's name.
@@ -140,6 +143,12 @@ func Hosts(ctx context.Context, t client.Client) ([]HostReport, error) {
 	if hosts = slices.Compact(hosts); len(hosts) == 0 {
 		return nil, nil
 	}
+	return AskHosts(ctx, t, hosts)
+}
+
+// AskHosts queries the named hosts for their agents and returns their reports, in order. It
+// returns like [Hosts].
+func AskHosts(ctx context.Context, t client.Client, hosts []string) ([]HostReport, error) {
 	run, err := t.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: "sojourn-hosts-" + uuid.NewString(), TaskQueue: TaskQueue, WorkflowRunTimeout: 2 * time.Minute,
 		StaticSummary: "asks the hosts which agents they have",

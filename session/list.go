@@ -40,8 +40,9 @@ type Summary struct {
 	ClosedAt     time.Time `json:"closedAt,omitzero"`
 	// Parked reports whether it waits for a person without an agent and a sandbox.
 	Parked bool `json:"parked,omitempty"`
-	// WaitsFor is what keeps its turn from running now, other than a person: no host has a
-	// free slot, or what has failed is to be tried again; "" for nothing.
+	// WaitsFor is what keeps its turn from running now, other than a person's answer: the limit
+	// that was reached, that no host has a free slot, or what has failed and is to be tried
+	// again; "" for nothing.
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// Archived marks a session that Temporal no longer retains.
 	Archived bool `json:"archived,omitempty"`
@@ -276,7 +277,7 @@ func summary(d *described) (Summary, error) {
 	info := d.GetWorkflowExecutionInfo()
 	s := Summary{
 		SessionID: info.GetExecution().GetWorkflowId(),
-		CreatedAt: info.GetStartTime().AsTime(),
+		CreatedAt: createdAt(info),
 	}
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		s.ClosedAt = info.GetCloseTime().AsTime()
@@ -285,7 +286,7 @@ func summary(d *described) (Summary, error) {
 		AttrTitle.GetName(): &s.Title, AttrAgent.GetName(): &s.Agent, AttrProfile.GetName(): &s.Profile,
 		AttrStatus.GetName(): &s.Status, AttrOutcome.GetName(): &s.Outcome, AttrHost.GetName(): &s.Host, AttrParent.GetName(): &s.Parent,
 		AttrTags.GetName(): &s.Tags, AttrTurns.GetName(): &s.Turns, AttrCostUSD.GetName(): &s.CostUSD,
-		AttrLastActivity.GetName(): &s.LastActivity,
+		AttrLastActivity.GetName(): &s.LastActivity, AttrLimit.GetName(): &s.WaitsFor,
 	} {
 		if err := attribute(info.GetSearchAttributes(), name, into); err != nil {
 			return s, fmt.Errorf("session %s: search attribute %s: %w", s.SessionID, name, err)
@@ -293,14 +294,27 @@ func summary(d *described) (Summary, error) {
 	}
 	if !s.ClosedAt.IsZero() {
 		// A terminated workflow could not update its status.
-		s.Status = StatusClosed
+		s.Status, s.WaitsFor = StatusClosed, ""
 		return s, nil
 	}
-	s.Runtime.IsLoaded, s.Parked, s.WaitsFor = true, s.Status == StatusWaiting && s.Host == "", heldUp(d.GetPendingActivities())
+	s.Runtime.IsLoaded, s.Parked = true, s.Status == StatusWaiting && s.Host == ""
+	if s.Status != StatusPaused { // the limit is what it waits for
+		s.WaitsFor = heldUp(d.GetPendingActivities())
+	}
 	if s.Host != "" {
 		s.Runtime.Sandbox = &event.Environment{Host: s.Host}
 	}
 	return s, nil
+}
+
+// createdAt returns when a session was created: the start of its newest run if another program
+// started it, or a codec hides the memo from this client.
+func createdAt(info *workflowpb.WorkflowExecutionInfo) time.Time {
+	var at time.Time
+	if err := converter.GetDefaultDataConverter().FromPayload(info.GetMemo().GetFields()[memoCreatedAt], &at); err != nil || at.IsZero() {
+		return info.GetStartTime().AsTime()
+	}
+	return at
 }
 
 func attribute(set *commonpb.SearchAttributes, name string, into any) error {

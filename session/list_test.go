@@ -77,6 +77,27 @@ func TestSummary(t *testing.T) {
 	}, got)
 }
 
+// A session's newest run may have started long after the session was created.
+func TestSummaryHasTheSessionsCreation(t *testing.T) {
+	t.Parallel()
+	created := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	f := &fakeTemporal{}
+	_, err := newClient(t, f).start(t.Context(), Input{SessionID: "s1", CreatedAt: created})
+	require.NoError(t, err)
+	memo, err := converter.GetDefaultDataConverter().ToPayload(f.startAs.Memo[memoCreatedAt])
+	require.NoError(t, err)
+	started := created.Add(time.Hour)
+	info := execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil)
+	info.StartTime = timestamppb.New(started)
+	hidden := &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/encrypted")}, Data: []byte("?")}
+	for payload, want := range map[*commonpb.Payload]time.Time{memo: created, hidden: started, nil: started} {
+		info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{memoCreatedAt: payload}}
+		s, err := summary(&described{WorkflowExecutionInfo: info})
+		require.NoError(t, err)
+		require.Equal(t, want, s.CreatedAt)
+	}
+}
+
 // A terminated workflow had no chance to report that it is closed.
 func TestSummaryOfAnEndedSession(t *testing.T) {
 	t.Parallel()
@@ -87,6 +108,20 @@ func TestSummaryOfAnEndedSession(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, StatusClosed, got.Status)
 	require.Equal(t, ended, got.ClosedAt)
+}
+
+// A paused session waits for its limit, whatever else is tried again.
+func TestSummaryNamesTheLimit(t *testing.T) {
+	t.Parallel()
+	retried := []*workflowpb.PendingActivityInfo{{
+		ActivityType: &commonpb.ActivityType{Name: "EndSandbox"}, State: enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, LastFailure: &failurepb.Failure{Message: "the archive is away"},
+	}}
+	for status, want := range map[Status]string{StatusPaused: "the limit of 3 turns is reached", StatusIdle: "the archive is away"} {
+		info := execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, map[string]any{"SojournStatus": string(status), "SojournLimit": "the limit of 3 turns is reached"})
+		got, err := summary(&described{WorkflowExecutionInfo: info, PendingActivities: retried})
+		require.NoError(t, err)
+		require.Equal(t, want, got.WaitsFor)
+	}
 }
 
 func TestSummaryNamesABadAttribute(t *testing.T) {
@@ -262,6 +297,7 @@ func execution(t *testing.T, id string, status enumspb.WorkflowExecutionStatus, 
 	}
 	return &workflowpb.WorkflowExecutionInfo{
 		Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: "run-of-" + id}, FirstRunId: "first-of-" + id, Status: status,
+		Type:             &commonpb.WorkflowType{Name: WorkflowType},
 		SearchAttributes: &commonpb.SearchAttributes{IndexedFields: fields},
 	}
 }

@@ -353,8 +353,7 @@ type Configure struct {
 	Tags []string `json:"tags,omitempty"`
 	// IdleTimeout in milliseconds.
 	IdleTimeoutMS *int64 `json:"idleTimeoutMs,omitempty"`
-	// Limits changes the limits that are set in it. A running turn keeps those that
-	// it started with.
+	// Limits changes the limits that are set in it, also for a running turn.
 	Limits *limits.Change `json:"limits,omitempty"`
 	// MaxTicks as in Options, 0 for none; for the messages that run from now on.
 	MaxTicks *int `json:"maxTicks,omitempty"`

@@ -264,6 +264,13 @@ type Input struct {
 	Carried *State `json:"carried,omitempty"`
 }
 
+// memoCreatedAt is the memo's field with Input.CreatedAt.
+const memoCreatedAt = "createdAt"
+
+// Memo returns the memo with which the workflow is started. Its runs share it, so lists have
+// the session's creation also when its newest run started later.
+func (in Input) Memo() map[string]any { return map[string]any{memoCreatedAt: in.CreatedAt} }
+
 // Validate returns an error for the first invalid field of the input of a workflow.
 func (in Input) Validate(workflowID string) error {
 	if err := ValidateID("sessionId", in.SessionID); err != nil {

@@ -9,8 +9,8 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 )
 
-// Pending is something that a session waits for at this moment: it has failed
-// before and is retried until it succeeds, or no host has taken it yet.
+// Pending is something that a session waits for at this moment: it has failed and is to be
+// retried until it succeeds, or no host has taken it yet.
 type Pending struct {
 	// Activity is its name, such as EndSandbox.
 	Activity string `json:"activity"`
@@ -27,6 +27,19 @@ func (h *Handle) Pending(ctx context.Context) ([]Pending, error) {
 	return tried, err
 }
 
+// PausedBy returns the limit that keeps the session's queued messages from running, in words; ""
+// for none. Like Pending it needs no worker.
+func (h *Handle) PausedBy(ctx context.Context) (limit string, err error) {
+	d, err := h.describe(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := attribute(d.GetWorkflowExecutionInfo().GetSearchAttributes(), AttrLimit.GetName(), &limit); err != nil {
+		return "", fmt.Errorf("session %s: search attribute %s: %w", h.id, AttrLimit.GetName(), err)
+	}
+	return limit, nil
+}
+
 // progress returns the running turn's progress by its latest heartbeat; zero while none
 // runs.
 func (h *Handle) progress(ctx context.Context) (Progress, error) {
@@ -34,10 +47,18 @@ func (h *Handle) progress(ctx context.Context) (Progress, error) {
 	return now, err
 }
 
-func (h *Handle) pending(ctx context.Context) (out []Pending, now Progress, err error) {
+func (h *Handle) describe(ctx context.Context) (*described, error) {
 	d, err := h.c.o.Temporal.DescribeWorkflowExecution(ctx, h.id, "")
 	if err != nil {
-		return nil, now, h.c.unavailable(fmt.Sprintf("ask what session %s waits for", h.id), err)
+		return nil, h.c.unavailable(fmt.Sprintf("ask what session %s waits for", h.id), err)
+	}
+	return d, nil
+}
+
+func (h *Handle) pending(ctx context.Context) (out []Pending, now Progress, err error) {
+	d, err := h.describe(ctx)
+	if err != nil {
+		return nil, now, err
 	}
 	for _, a := range d.GetPendingActivities() {
 		if beat := a.GetHeartbeatDetails().GetPayloads(); a.GetActivityType().GetName() == activityRunTurn && len(beat) > 0 {
@@ -51,15 +72,17 @@ func (h *Handle) pending(ctx context.Context) (out []Pending, now Progress, err 
 	return out, now, nil
 }
 
-// waitsFor returns why an activity is not done yet; "" for one that is running.
+// waitsFor returns why an activity is not done yet; "" for one that is running, whatever had
+// failed before.
 func waitsFor(a *workflowpb.PendingActivityInfo) string {
-	offered := a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
 	switch name := a.GetActivityType().GetName(); {
+	case a.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:
+		return ""
 	case a.GetLastFailure() != nil:
 		return a.GetLastFailure().GetMessage()
-	case offered && name == activityCreateSandbox:
+	case name == activityCreateSandbox:
 		return "waiting for a free slot on a host"
-	case offered && name == activityRunTurn:
+	case name == activityRunTurn:
 		return "waiting for the worker of the sandbox's host"
 	}
 	return ""
@@ -68,7 +91,7 @@ func waitsFor(a *workflowpb.PendingActivityInfo) string {
 // heldUp returns why an activity waits that no worker runs; "" if there is none.
 func heldUp(pending []*workflowpb.PendingActivityInfo) string {
 	for _, a := range pending {
-		if why := waitsFor(a); why != "" && a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
+		if why := waitsFor(a); why != "" {
 			return why
 		}
 	}

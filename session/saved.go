@@ -36,6 +36,11 @@ type RuntimeData struct {
 	SavedData
 	// Blocks are the selected blocks of the main conversation.
 	Blocks []event.Block `json:"blocks"`
+	// Inspection is the state of its workflow, with the snapshot; of a closed session what its
+	// record has of that.
+	Inspection Inspection `json:"inspection"`
+	// Asks as in Conversation.
+	Asks []event.Event `json:"asks,omitempty"`
 	// Runtime is what runs now; nil in data that was not read by Client.Runtime.
 	Runtime *event.Runtime `json:"runtime,omitempty"`
 	// Faults as in Conversation.
@@ -43,7 +48,7 @@ type RuntimeData struct {
 }
 
 // Runtime reads a session into memory: everything stored, the selected part of
-// its conversation, as Show returns it, and what runs, from its workflow. The
+// its conversation, as Show returns it, and its state and what runs, from its workflow. The
 // stored data of an open session may be some seconds behind. Errors:
 // [ErrNotFound], [ErrNoArchive], or the part that is not reachable.
 func (c *Client) Runtime(ctx context.Context, id string, t Timeline) (RuntimeData, error) {
@@ -58,21 +63,23 @@ func (c *Client) Runtime(ctx context.Context, id string, t Timeline) (RuntimeDat
 	if err != nil {
 		return RuntimeData{}, err
 	}
-	data := RuntimeData{SavedData: saved, Blocks: t.Of(conv.State.Blocks), Runtime: &event.Runtime{}, Faults: conv.Faults}
+	data := RuntimeData{SavedData: saved, Blocks: t.Of(conv.State.Blocks), Asks: conv.Asks, Runtime: &event.Runtime{}, Faults: conv.Faults}
 	known, err := c.lookup(ctx, id)
 	if errors.Is(err, ErrNotFound) || err == nil && !known.open {
+		if data.Inspection, err = inspectClosed(saved.ListData); err != nil {
+			data.Faults = append(data.Faults, err.Error())
+		}
 		return data, nil
 	}
 	if err != nil {
 		return RuntimeData{}, err
 	}
-	now, err := (&Handle{c: c, id: id, first: known.first}).Snapshot(ctx)
-	if err != nil {
+	if data.Inspection, err = (&Handle{c: c, id: id, first: known.first}).Inspect(ctx); err != nil {
 		return RuntimeData{}, err
 	}
 	data.Runtime.IsLoaded = true
-	if now.Sandbox != nil {
-		env := now.Sandbox.Environment(now.Sandbox.Status)
+	if at := data.Inspection.Sandbox; at != nil {
+		env := at.Environment(at.Status)
 		data.Runtime.Sandbox = &env
 	}
 	return data, nil

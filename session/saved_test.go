@@ -53,6 +53,16 @@ func TestR12TypeLadder(t *testing.T) {
 	require.NotContains(t, middle, "runtime")
 }
 
+// A session whose record can't be read is read for what else there is.
+func TestAClosedSessionWithoutARecord(t *testing.T) {
+	t.Parallel()
+	i, err := inspectClosed(archive.ListData{ID: "s1", Title: "t", Agent: "claude"})
+	require.ErrorContains(t, err, "s1")
+	require.Equal(t, SnapshotVersion, i.Version)
+	require.Equal(t, StatusClosed, i.Status)
+	require.Equal(t, []string{"s1", "t", "claude"}, []string{i.SessionID, i.Title, i.Agent})
+}
+
 // The persistence adapter's operations.
 func TestR111PersistenceAdapter(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ import (
 // an unknown one can't continue.
 func SearchAttributes() []temporal.SearchAttributeKey {
 	return []temporal.SearchAttributeKey{
-		AttrStatus, AttrOutcome, AttrAgent, AttrProfile, AttrHost, AttrRoot, AttrParent, AttrTenant, AttrTitle, AttrTags,
+		AttrStatus, AttrOutcome, AttrLimit, AttrAgent, AttrProfile, AttrHost, AttrRoot, AttrParent, AttrTenant, AttrTitle, AttrTags,
 		AttrTurns, AttrDepth, AttrCostUSD, AttrLastActivity,
 	}
 }

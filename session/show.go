@@ -6,12 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/reducer/recent"
 	"github.com/sojourn-run/sojourn/stream"
@@ -62,8 +61,11 @@ func (c *Client) Show(ctx context.Context, id string, from From) (Conversation, 
 		return Conversation{}, err
 	}
 	data, missing := c.record(ctx, id, from)
-	if errors.Is(missing, ErrNotFound) || missing != nil && from == FromArchive {
+	switch {
+	case missing != nil && from == FromArchive:
 		return Conversation{}, missing
+	case errors.Is(missing, ErrNotFound):
+		return c.showUnbegun(ctx, id, missing)
 	}
 	conv := Conversation{
 		SessionID: id, Agent: data.Agent, Title: data.Title,
@@ -78,6 +80,24 @@ func (c *Client) Show(ctx context.Context, id string, from From) (Conversation, 
 		return Conversation{}, missing
 	}
 	return conv, c.showArchive(ctx, &conv)
+}
+
+// showUnbegun shows an open session that no worker has begun yet, which Temporal alone has; for
+// any other it returns the error missing.
+func (c *Client) showUnbegun(ctx context.Context, id string, missing error) (Conversation, error) {
+	ctx, cancel := context.WithTimeout(ctx, temporalPatience)
+	defer cancel()
+	if known, err := c.lookup(ctx, id); err != nil || !known.open {
+		return Conversation{}, missing
+	}
+	d, err := c.o.Temporal.DescribeWorkflowExecution(ctx, id, "")
+	if err != nil {
+		return Conversation{}, c.unavailable("show session "+id, err)
+	}
+	s, err := summary(d)
+	return Conversation{
+		SessionID: id, Agent: s.Agent, Title: s.Title, CreatedAt: s.CreatedAt, State: recent.New(c.o.MaxTimelineEntries).State(), From: FromStream,
+	}, err
 }
 
 // showOpen reads what the stream has, and reports whether that is all there is to read. Of a
@@ -164,30 +184,16 @@ func (conv *Conversation) noteOptions(ev event.Event) {
 	}
 }
 
-// OpenRequests returns the open permission requests after ev, oldest first; open are those
-// before it, and may be overwritten. The end of a turn ends its requests, since a lost host
-// never answers them; a parked turn has not ended. The events may be of several sessions,
-// which Context.SessionID distinguishes.
+// OpenRequests returns the open permission requests after ev; see [permission.StillOpen].
 func OpenRequests(open []event.Event, ev event.Event) []event.Event {
-	of := ev.Context.SessionID
-	switch p := ev.Payload.(type) {
-	case event.PermissionRequested:
-		return append(open, ev)
-	case event.PermissionResolved:
-		return slices.DeleteFunc(open, func(ask event.Event) bool {
-			return ask.Context.SessionID == of && ask.Payload.(event.PermissionRequested).RequestID == p.RequestID
-		})
-	case event.QueryCompleted, event.QueryFailed, event.QueryInterrupted:
-		return slices.DeleteFunc(open, func(ask event.Event) bool { return ask.Context.SessionID == of })
-	}
-	return open
+	return permission.StillOpen(open, ev)
 }
 
 // Requests returns the open permission requests of a session that the stream still has,
 // oldest first. It needs neither Temporal nor the archive. After an error they are those
 // before it.
 func (c *Client) Requests(ctx context.Context, id string) (open []event.Event, err error) {
-	for ev, err := range stream.Left(0, func(after uint64) iter.Seq2[event.Event, error] { return c.Events(ctx, id, after, false) }) {
+	for ev, err := range c.left(ctx, id, 0, false) {
 		if err != nil {
 			return open, fmt.Errorf("open requests of session %s: %w", id, err)
 		}

@@ -8,10 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer/recent"
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
@@ -42,4 +44,28 @@ func TestShowOfAnOldSessionHasItsOpenRequests(t *testing.T) {
 	require.Empty(t, conv.Faults)
 	require.Len(t, conv.Asks, 1)
 	require.Equal(t, "r3", conv.Asks[0].Payload.(event.PermissionRequested).RequestID)
+}
+
+// A session that no worker has begun yet is in Temporal alone. It is shown without a word, and
+// one that was deleted is not.
+func TestShowOfASessionThatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	f := &fakeTemporal{known: map[string]*workflowpb.WorkflowExecutionInfo{
+		"s1": execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, map[string]any{"SojournAgent": "claude", "SojournTitle": "T"}),
+	}}
+	o := stores(t)
+	o.Temporal = f
+	c, err := NewClient(o)
+	require.NoError(t, err)
+	for _, from := range []From{FromAuto, FromStream} {
+		conv, err := c.Show(t.Context(), "s1", from)
+		require.NoError(t, err)
+		require.Equal(t, Conversation{SessionID: "s1", Agent: "claude", Title: "T", CreatedAt: conv.CreatedAt, State: recent.New(0).State(), From: FromStream}, conv)
+	}
+	_, err = c.Show(t.Context(), "s1", FromArchive)
+	require.ErrorIs(t, err, ErrNotFound)
+
+	f.known["s1"].Status = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+	_, err = c.Show(t.Context(), "s1", FromAuto)
+	require.ErrorIs(t, err, ErrNotFound)
 }

@@ -3,6 +3,9 @@ package session
 import (
 	"slices"
 	"time"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/reducer/ticks"
 )
 
 // NewSnapshot returns the snapshot of a session's state at a time, without its status.
@@ -17,4 +20,20 @@ func NewSnapshot(in Input, st *State, at time.Time) Snapshot {
 		s.Children = []Child{}
 	}
 	return s
+}
+
+// inspectClosed returns what the record of a closed session has of its state, as it was at its
+// end.
+func inspectClosed(d archive.ListData) (Inspection, error) {
+	rec, err := RecordOf(d)
+	st := &State{
+		Title: d.Title, Turns: rec.Turns, Usage: rec.Usage, CostUSD: rec.CostUSD, Ticks: rec.Ticks, LastSeq: rec.LastSeq,
+	}
+	rec.Options.Agent, rec.Options.Profile = d.Agent, d.Profile
+	i := Inspection{
+		Snapshot: NewSnapshot(Input{SessionID: d.ID, Options: rec.Options}, st, d.UpdatedAt), Phase: phaseClosed,
+		Options: rec.Options, CreatedAt: d.CreatedAt, LastBlock: rec.LastBlock, LastTools: []ticks.Tool{}, Pending: []string{},
+	}
+	i.Status = StatusClosed
+	return i, err
 }

@@ -297,8 +297,11 @@ type Progress struct {
 	Tools []ticks.Tool `json:"tools,omitempty"`
 }
 
-// phaseIdle is Inspection.Phase of a session that does nothing.
-const phaseIdle = "idle"
+// Inspection.Phase of a session that does nothing, and of one that is closed.
+const (
+	phaseIdle   = "idle"
+	phaseClosed = "closed"
+)
 
 // SnapshotVersion is the version of Snapshot's form.
 const SnapshotVersion = "1.0"
@@ -334,7 +337,8 @@ type Snapshot struct {
 type Inspection struct {
 	Snapshot
 	// Phase is beginning, idle, waiting for a sandbox, turn, waiting (for a person),
-	// parked (waiting so without agent and sandbox), paused (by a limit), interrupting or closing.
+	// parked (waiting so without agent and sandbox), paused (by a limit), interrupting, closing
+	// or, without its workflow, closed.
 	Phase string `json:"phase"`
 	// WaitsFor is what the session waits for other than an agent's work; "" for nothing.
 	WaitsFor         string    `json:"waitsFor,omitempty"`

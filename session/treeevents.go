@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/stream"
 )
 
 // TreeEvent is an event of a session or of one below it.
@@ -23,7 +22,7 @@ type TreeEvent struct {
 // MarshalJSON returns the event's JSON with the field spawnPath before its own, if there is a
 // path.
 func (e TreeEvent) MarshalJSON() ([]byte, error) {
-	own, err := json.Marshal(e.Event)
+	own, err := e.Event.MarshalJSON()
 	if err != nil || len(e.SpawnPath) == 0 {
 		return own, err
 	}
@@ -53,9 +52,7 @@ func (h *Handle) TreeEvents(ctx context.Context, o TreeOptions) iter.Seq2[TreeEv
 
 // TreeEvents is Handle.TreeEvents for an id.
 func (c *Client) TreeEvents(ctx context.Context, id string, o TreeOptions) iter.Seq2[TreeEvent, error] {
-	return treeEvents(ctx, func(ctx context.Context, id string, after uint64, follow bool) iter.Seq2[event.Event, error] {
-		return stream.Left(after, func(after uint64) iter.Seq2[event.Event, error] { return c.Events(ctx, id, after, follow) })
-	}, id, o)
+	return treeEvents(ctx, c.left, id, o)
 }
 
 // eventsOf is the form of Client.Events.

@@ -57,6 +57,11 @@ const (
 	// unservedAttempts is how many failures in a row count: the first one may be from
 	// a worker that was being replaced.
 	unservedAttempts = 3
+	// attributesNoticed is how long a workflow task may be refused for its search
+	// attributes without being counted as failed: the parts of a Temporal server notice
+	// those that were added to a namespace one after another, each within 2 to 10 seconds
+	// (system.namespaceCacheRefreshInterval).
+	attributesNoticed = 15 * time.Second
 	// unservedReason bounds Reason, in bytes.
 	unservedReason = 400
 )
@@ -132,19 +137,24 @@ func (h *Handle) unserved(ctx context.Context) *UnservedError {
 			last = ev
 		}
 	}
-	return failedTask(last.GetWorkflowTaskFailedEventAttributes())
+	return failedTask(last, d.GetPendingWorkflowTask().GetScheduledTime().AsTime())
 }
 
-// failedTask returns how a workflow task failed because its worker can't run it;
-// nil for another failure, which is transient, and for none.
-func failedTask(failed *historypb.WorkflowTaskFailedEventAttributes) *UnservedError {
+// failedTask returns how a workflow task, whose latest attempt was scheduled at the given
+// time, failed because its worker can't run it; nil for another failure, which is
+// transient, and for none.
+func failedTask(first *historypb.HistoryEvent, latest time.Time) *UnservedError {
+	failed := first.GetWorkflowTaskFailedEventAttributes()
 	switch failed.GetCause() {
-	case enumspb.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR,
-		enumspb.WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_WORKER_UNHANDLED_FAILURE,
-		enumspb.WORKFLOW_TASK_FAILED_CAUSE_BAD_SEARCH_ATTRIBUTES:
-		return &UnservedError{Worker: failed.GetIdentity(), Reason: cutText(failed.GetFailure().GetMessage(), unservedReason)}
+	case enumspb.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR, enumspb.WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_WORKER_UNHANDLED_FAILURE:
+	case enumspb.WORKFLOW_TASK_FAILED_CAUSE_BAD_SEARCH_ATTRIBUTES:
+		if latest.Sub(first.GetEventTime().AsTime()) < attributesNoticed {
+			return nil
+		}
+	default:
+		return nil
 	}
-	return nil
+	return &UnservedError{Worker: failed.GetIdentity(), Reason: cutText(failed.GetFailure().GetMessage(), unservedReason)}
 }
 
 // cutText returns a text as one line of at most n bytes.

@@ -45,14 +45,15 @@ func (c *cli) batchCommand() *cobra.Command {
 		cmd.AddCommand(&cobra.Command{
 			Use: one.use, Short: one.short, Args: wants,
 			RunE: func(cmd *cobra.Command, args []string) error {
-				b, err := c.findBatch(cmd.Context(), args[0])
-				if err == nil {
-					err = one.do(b, cmd.Context())
-				}
-				if err != nil || c.json {
-					return err
-				}
-				return writeLine(c.stdout, "batch "+b.ID()+" "+one.done)
+				return c.onBatch(cmd.Context(), args[0], func(ctx context.Context, b *batch.Batch) error {
+					if err := one.do(b, ctx); err != nil {
+						return err
+					}
+					if c.json {
+						return c.printJSON(map[string]string{"batchId": b.ID()})
+					}
+					return writeLine(c.stdout, "batch "+b.ID()+" "+one.done)
+				})
 			},
 		})
 	}
@@ -66,7 +67,7 @@ type batchFlags struct {
 
 	id, prompt         string
 	variants, attempts []string
-	window             int
+	window, priority   int
 	budget             float64
 	timeout            time.Duration
 	noWait             bool
@@ -87,6 +88,7 @@ func (c *cli) batchRunCommand() *cobra.Command {
 	fl.StringVar(&f.prompt, "prompt", "", "ask `TEXT` of items that have no prompt; {{NAME}} is the item's variable")
 	fl.StringArrayVar(&f.variants, "variant", nil, "run each item with `AGENT[=MODEL]`, for a table of what each passed and cost (repeatable)")
 	fl.IntVar(&f.window, "window", batch.DefaultWindow, "have at most `N` items at work at a time")
+	fl.IntVar(&f.priority, "priority", batch.DefaultPriority, fmt.Sprintf("of what waits for the same workers, take batches with a lower `N` first, 1 to %d", batch.MaxPriority))
 	fl.StringArrayVar(&f.attempts, "attempts", nil, fmt.Sprintf("try an item `[TYPE=]N` times in all, by the type of its failure (repeatable; default %d)", batch.DefaultAttempts))
 	fl.Float64Var(&f.budget, "budget", 0, "start no more items when the batch has cost `USD` (default: no limit)")
 	fl.BoolVar(&f.noWait, "no-wait", false, "print the batch's id and don't wait")
@@ -106,19 +108,15 @@ func (c *cli) runBatch(ctx context.Context, file string, f *batchFlags) error {
 	if err != nil {
 		return err
 	}
-	in := batch.Input{Job: job, Variants: variants, Window: f.window, MaxCostUSD: f.budget}
+	in := batch.Input{Job: job, Variants: variants, Window: f.window, MaxCostUSD: f.budget, Priority: f.priority}
 	if in.Attempts, err = attempts(f.attempts); err != nil {
 		return err
 	}
-	items := io.Reader(os.Stdin)
-	if file != "-" {
-		opened, err := os.Open(file)
-		if err != nil {
-			return usage("FILE wants a file with a JSON object on each line, or - for standard input", "%s", plainPathError(err))
-		}
-		defer opened.Close()
-		items = opened
+	items, err := c.items(ctx, file)
+	if err != nil {
+		return err
 	}
+	defer items.Close()
 	store, err := c.archiveAnswers(ctx)
 	if err != nil {
 		return err
@@ -141,6 +139,18 @@ func (c *cli) runBatch(ctx context.Context, file string, f *batchFlags) error {
 		return writeLine(c.stdout, b.ID())
 	}
 	return c.awaitBatch(ctx, b)
+}
+
+// items opens the items of a batch. Those of standard input end with ctx.
+func (c *cli) items(ctx context.Context, file string) (io.ReadCloser, error) {
+	if file == "-" {
+		return io.NopCloser(readUntil(ctx, c.stdin)), nil
+	}
+	opened, err := os.Open(file)
+	if err != nil {
+		return nil, usage("FILE wants a file with a JSON object on each line, or - for standard input", "%s", plainPathError(err))
+	}
+	return opened, nil
 }
 
 // variants reads AGENT[=MODEL].
@@ -173,16 +183,20 @@ func attempts(given []string) (map[string]int, error) {
 	return all, nil
 }
 
-func (c *cli) findBatch(ctx context.Context, id string) (*batch.Batch, error) {
+// onBatch does something with a batch.
+func (c *cli) onBatch(ctx context.Context, id string, do func(context.Context, *batch.Batch) error) error {
 	if err := session.ValidateID("BATCH", id); err != nil {
-		return nil, err
+		return err
 	}
 	t, err := c.temporal(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	store, err := c.archive(ctx)
-	return batch.Find(t, store, id), err
+	if err != nil {
+		return err
+	}
+	return inWordsOf("batch", id, "give the id that sojourn batch run had or printed", do(ctx, batch.Find(t, store, id)))
 }
 
 func (c *cli) batchWaitCommand() *cobra.Command {
@@ -191,11 +205,7 @@ func (c *cli) batchWaitCommand() *cobra.Command {
 		Use: "wait BATCH", Short: "Show a batch's progress until it ends, then its report", Args: wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd.Context(), timeout, func(ctx context.Context) error {
-				b, err := c.findBatch(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return c.awaitBatch(ctx, b)
+				return c.onBatch(ctx, args[0], c.awaitBatch)
 			})
 		},
 	}
@@ -207,17 +217,15 @@ func (c *cli) batchShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show BATCH", Short: "Print how far a batch is", Args: wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := c.findBatch(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			stop := c.patience("waiting for a worker to answer for batch %s", b.ID())
-			p, err := b.Progress(cmd.Context())
-			stop()
-			if err != nil {
-				return err
-			}
-			return c.printProgress(p)
+			return c.onBatch(cmd.Context(), args[0], func(ctx context.Context, b *batch.Batch) error {
+				stop := c.patience("waiting for a worker to answer for batch %s", b.ID())
+				p, err := b.Progress(ctx)
+				stop()
+				if err != nil {
+					return err
+				}
+				return c.printProgress(p)
+			})
 		},
 	}
 }
@@ -237,15 +245,13 @@ func (c *cli) batchConfigureCommand() *cobra.Command {
 			if change == (batch.Change{}) {
 				return usage("give --window or --budget", "nothing to change")
 			}
-			b, err := c.findBatch(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			p, err := b.Configure(cmd.Context(), change)
-			if err != nil {
-				return err
-			}
-			return c.printProgress(p)
+			return c.onBatch(cmd.Context(), args[0], func(ctx context.Context, b *batch.Batch) error {
+				p, err := b.Configure(ctx, change)
+				if err != nil {
+					return err
+				}
+				return c.printProgress(p)
+			})
 		},
 	}
 	cmd.Flags().IntVar(&change.Window, "window", 0, "have at most `N` items at work at a time")
@@ -257,26 +263,26 @@ func (c *cli) batchResultsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "results BATCH", Short: "Print a line of JSON for each item that has ended", Args: wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := c.findBatch(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			w := bufio.NewWriter(c.stdout)
-			for line, err := range b.Results(cmd.Context()) {
-				if err != nil {
-					return errors.Join(err, w.Flush())
-				}
-				text, err := json.Marshal(line)
-				if err != nil {
-					return err
-				}
-				if _, err := w.Write(append(text, '\n')); err != nil {
-					return err
-				}
-			}
-			return w.Flush()
+			return c.onBatch(cmd.Context(), args[0], c.printResults)
 		},
 	}
+}
+
+func (c *cli) printResults(ctx context.Context, b *batch.Batch) error {
+	w := bufio.NewWriter(c.stdout)
+	for line, err := range b.Results(ctx) {
+		if err != nil {
+			return errors.Join(err, w.Flush())
+		}
+		text, err := json.Marshal(line)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(append(text, '\n')); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
 }
 
 // awaitBatch shows the progress of a batch until it has ended, and prints its report.

@@ -29,7 +29,7 @@ func (c *cli) chatCommand() *cobra.Command {
 Ctrl-C interrupts the running turn; once more leaves. /quit and the end of the input leave too.
 When the agent asks whether it may run a tool, answer y, n, or "n because …".
 Standard input may be a pipe: the lines are sent one after the other, and it waits for the answers; the exit code is 1 when
-one of them was refused, or its turn failed or was interrupted.`,
+one of them was refused or left without an answer, or its turn failed or was interrupted, and 3 when the session is closed.`,
 		Example: "  sojourn chat $ID\n  echo \"Say hello\" | sojourn chat $ID",
 		Args:    wants,
 		RunE:    func(cmd *cobra.Command, args []string) error { return c.chat(cmd.Context(), args[0], whenBusy) },
@@ -196,15 +196,23 @@ func (t *talk) loop(ctx context.Context, signals <-chan os.Signal) error {
 			t.reportUnsent()
 		}
 		if errors.Is(err, errLeave) {
-			if t.tty {
-				return nil // a person has seen what failed
-			}
-			return t.failure
+			return t.outcome()
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// outcome returns what makes the exit code of a chat that was left.
+func (t *talk) outcome() error {
+	switch {
+	case t.tty:
+		return nil // a person has seen what failed
+	case t.failure == nil && len(t.ours) > 0:
+		return failed("sojourn wait "+t.h.ID()+" waits for it", "left session %s before its answer", t.h.ID())
+	}
+	return t.failure
 }
 
 // reportUnsent reports, at the end, lines that may not have arrived.
@@ -387,7 +395,7 @@ func (t *talk) decide(ctx context.Context, line string) error {
 
 func (t *talk) event(s received, more bool) error {
 	if !more {
-		return errLeave
+		return t.closed()
 	}
 	if s.err != nil {
 		return s.err
@@ -402,6 +410,15 @@ func (t *talk) event(s received, more bool) error {
 		return err
 	}
 	return t.showAsk()
+}
+
+// closed ends the chat with the session, which is a failure unless all that was said, or is to
+// be, has its answer.
+func (t *talk) closed() error {
+	if t.ended && len(t.ours) == 0 {
+		return errLeave
+	}
+	return fmt.Errorf("session %s: %w", t.h.ID(), session.ErrClosed)
 }
 
 // showAsk shows the request that the next answer is for. Others wait for that

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,6 +47,44 @@ func TestPipedChatRemembersAFailure(t *testing.T) {
 		talk.note(event.Event{Payload: event.QueryCompleted{Query: ended("m2")}})
 		close(talk.lines)
 		require.Equal(t, c.want, talk.loop(t.Context(), make(chan os.Signal)), name)
+	}
+}
+
+// A closed session ends a chat, which succeeds only if it had said all and has the answers.
+func TestAClosedSessionFailsAChat(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ended      bool
+		unanswered map[string]bool
+		want       error
+	}{
+		"there is more to say": {false, map[string]bool{}, session.ErrClosed},
+		"no answer":            {true, map[string]bool{"m1": true}, session.ErrClosed},
+		"all is answered":      {true, map[string]bool{}, nil},
+	} {
+		talk := (&cli{stdin: strings.NewReader("")}).newTalk(&session.Handle{}, "")
+		talk.ended, talk.ours = c.ended, c.unanswered
+		close(talk.events)
+		require.ErrorIs(t, talk.loop(t.Context(), make(chan os.Signal)), c.want, name)
+	}
+}
+
+// A chat that is left before an answer fails, unless a person left it.
+func TestALeftChatFails(t *testing.T) {
+	t.Parallel()
+	for _, tty := range []bool{false, true} {
+		var out, errs bytes.Buffer
+		talk := (&cli{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}).newTalk(&session.Handle{}, "")
+		talk.tty = tty
+		talk.ours["m1"] = true
+		signals := make(chan os.Signal, 1)
+		signals <- syscall.SIGTERM
+		err := talk.loop(t.Context(), signals)
+		require.Equal(t, tty, err == nil)
+		if !tty {
+			require.Equal(t, exitFailed, talk.c.report(err, false))
+			require.Contains(t, errs.String(), "before its answer")
+		}
 	}
 }
 

@@ -255,8 +255,9 @@ func (c *cli) patience(format string, args ...any) (stop func()) {
 const pendingEvery = 2 * time.Second
 
 // sayPending prints what the session waits for: what it retries, or a free slot.
-// Each thing is printed once, and otherwise, if that is set, if it waits for
-// nothing. The caller must call stop, which waits for the printing goroutine.
+// Each thing is printed once. Where otherwise is set a message waits: the limit that
+// keeps it from running is printed too, or otherwise, if it waits for nothing. The
+// caller must call stop, which waits for the printing goroutine.
 func (c *cli) sayPending(ctx context.Context, h *session.Handle, otherwise string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	printed := make(chan struct{})
@@ -264,28 +265,40 @@ func (c *cli) sayPending(ctx context.Context, h *session.Handle, otherwise strin
 		defer close(printed)
 		clock := time.NewTicker(pendingEvery)
 		defer clock.Stop()
-		last := ""
+		said := map[string]bool{}
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-clock.C:
 			}
-			pending, err := h.Pending(ctx)
+			lines, err := waitsFor(ctx, h, otherwise)
 			if err != nil {
 				continue // the command itself prints it
 			}
-			if len(pending) == 0 && otherwise != "" {
-				fmt.Fprintf(c.stderr, "sojourn: %s\n", otherwise)
-				otherwise = ""
-			}
-			for _, p := range pending {
-				if said := fmt.Sprintf("waits for %s: %s", p.Activity, oneLine(p.Failure)); said != last {
-					last = said
-					fmt.Fprintf(c.stderr, "sojourn: session %s %s\n", h.ID(), said)
+			for _, line := range lines {
+				if !said[line] {
+					said[line] = true
+					fmt.Fprintf(c.stderr, "sojourn: %s\n", line)
 				}
 			}
 		}
 	}()
 	return func() { cancel(); <-printed }
+}
+
+// waitsFor returns the lines of sayPending.
+func waitsFor(ctx context.Context, h *session.Handle, otherwise string) (lines []string, err error) {
+	pending, err := h.Pending(ctx)
+	for _, p := range pending {
+		lines = append(lines, fmt.Sprintf("session %s waits for %s: %s", h.ID(), p.Activity, oneLine(p.Failure)))
+	}
+	if err != nil || len(lines) > 0 || otherwise == "" {
+		return lines, err
+	}
+	limit, err := h.PausedBy(ctx)
+	if limit != "" {
+		return []string{fmt.Sprintf("session %s is paused: %s (sojourn configure %s --max-… raises it)", h.ID(), oneLine(limit), h.ID())}, err
+	}
+	return []string{otherwise}, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/batch"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 	"github.com/sojourn-run/sojourn/stream"
@@ -111,7 +113,7 @@ var flagsOf = map[string]string{
 	"limits.costUSD": "max-cost", "limits.tokens": "max-tokens", "limits.turns": "max-turns", "limits.workMs": "max-work",
 	"limits.modelCalls": "max-calls", "maxTicks": "max-ticks", "message.maxTicks": "max-ticks", "permissionDeadline.afterMs": "permission-deadline",
 	"idleTimeoutMs": "idle-timeout", "noProgressMs": "no-progress", "metadata": "meta", "tags": "tag", "systemPrompt": "system-prompt",
-	"message.whenBusy": "when-busy", "message.id": "message-id", "message.text": "message",
+	"maxCostUSD": "budget", "message.whenBusy": "when-busy", "message.id": "message-id", "message.text": "message",
 }
 
 // inFlagsWords names the flag in an error about a field that a flag has set,
@@ -138,8 +140,8 @@ func (c *cli) report(err error, stopped bool) int {
 		return exitDone
 	case errors.Is(err, errReported):
 		return exitFailed
-	case errors.Is(err, syscall.EPIPE):
-		// The reader has stopped, as in `sojourn show ID | head`.
+	case errors.Is(err, syscall.EPIPE) && !errors.As(err, new(*net.OpError)):
+		// The reader has stopped, as in `sojourn show ID | head`; a server has not.
 		return exitFailed
 	}
 	f := explain(c.inFlagsWords(err))
@@ -173,6 +175,7 @@ var hints = []struct {
 	{session.ErrExists, "choose another --id, or send it a message: sojourn send ID TEXT"},
 	{session.ErrBusy, "wait for the turn, or send with --when-busy queue"},
 	{session.ErrPaused, "sojourn configure ID --max-… raises the limit"},
+	{batch.ErrEnded, "sojourn batch results BATCH has its results"},
 	{session.ErrConflict, "give the message an id of its own, or send it without --message-id"},
 	{session.ErrDepthLimit, "spawn from a session nearer to the root"},
 	{session.ErrNoWorker, "start a worker (sojourn-worker); sojourn doctor lists those that run"},
@@ -187,6 +190,12 @@ var hints = []struct {
 
 const hintNamespace = "make it (temporal operator namespace create), or set TEMPORAL_NAMESPACE to one that is there"
 
+// hinted is an error that knows what to do about it.
+type hinted interface {
+	error
+	Hint() string
+}
+
 // explain converts any error into one line and a hint.
 func explain(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
@@ -195,8 +204,8 @@ func explain(err error) *failure {
 	if invalid, ok := errors.AsType[*session.InvalidError](err); ok {
 		return &failure{line: invalid.Field + ": " + invalid.Reason, hint: invalid.Hint(), code: exitUsage}
 	}
-	if unserved, ok := errors.AsType[*session.UnservedError](err); ok {
-		return &failure{line: err.Error(), hint: unserved.Hint(), code: exitFailed}
+	if h, ok := errors.AsType[hinted](err); ok {
+		return &failure{line: err.Error(), hint: h.Hint(), code: exitFailed}
 	}
 	if s3, ok := errors.AsType[*archive.ConnectError](err); ok {
 		return &failure{line: s3.Error(), hint: s3.Hint, code: exitFailed}
@@ -224,7 +233,19 @@ func explain(err error) *failure {
 }
 
 // refusals are the errors with which a session refuses.
-var refusals = []error{session.ErrClosed, session.ErrExists, session.ErrBusy, session.ErrPaused, session.ErrConflict, session.ErrDepthLimit, session.ErrRestoreCanceled}
+var refusals = []error{session.ErrClosed, session.ErrExists, session.ErrBusy, session.ErrPaused, session.ErrConflict, session.ErrDepthLimit, session.ErrRestoreCanceled, batch.ErrEnded}
+
+// inWordsOf returns the error of a request about something that is no session, whose errors it
+// shares.
+func inWordsOf(what, id, hint string, err error) error {
+	switch {
+	case errors.Is(err, session.ErrNotFound):
+		return failed(hint, "there is no %s %s", what, id)
+	case errors.Is(err, session.ErrExists):
+		return &failure{line: fmt.Sprintf("there is a %s %s already", what, id), hint: "choose another id", code: exitRefused}
+	}
+	return err
+}
 
 // turnFailed returns the error for an execution that was not completed.
 func turnFailed(id string, r session.Result) error {

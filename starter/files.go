@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workspace"
@@ -124,21 +126,22 @@ func (c *cli) copyFiles(ctx context.Context, id, dir string) error {
 	}
 	defer root.Close()
 	done := copied{SessionID: id, Dir: dir}
-	for f, err := range w.Contents(ctx) {
-		if err == nil {
-			err = done.take(root, f)
-		}
-		if err != nil {
-			return fmt.Errorf("copy the files of session %s to %s: %w", id, dir, err)
-		}
+	err = done.all(root, w.Contents(ctx))
+	if err != nil && !errors.Is(err, archive.ErrCorrupt) {
+		return fmt.Errorf("copy the files of session %s to %s: %w", id, dir, err)
 	}
+	// The good part is copied, and said before the error.
+	return errors.Join(c.printCopied(done), err)
+}
+
+func (c *cli) printCopied(done copied) error {
 	if c.json {
 		return c.printJSON(done)
 	}
 	for _, name := range done.Skipped {
 		fmt.Fprintf(c.stderr, "sojourn: %s is left out: it leads outside\n", printableName(name))
 	}
-	_, err = fmt.Fprintf(c.stdout, "%d files, %d bytes, in %s\n", done.Files, done.Bytes, dir)
+	_, err := fmt.Fprintf(c.stdout, "%d files, %d bytes, in %s\n", done.Files, done.Bytes, done.Dir)
 	return err
 }
 
@@ -162,6 +165,21 @@ func emptyFolder(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir)
 }
 
+// all writes the entries below root. A damaged one is left out and named in the
+// error, and keeps no other from being written.
+func (d *copied) all(root *os.Root, entries iter.Seq2[workspace.Content, error]) (damaged error) {
+	for f, err := range entries {
+		if err == nil {
+			err = d.take(root, f)
+		}
+		if err != nil && !errors.Is(err, archive.ErrCorrupt) {
+			return err
+		}
+		damaged = errors.Join(damaged, err)
+	}
+	return damaged
+}
+
 // take writes one entry below root, which nothing leaves.
 func (d *copied) take(root *os.Root, f workspace.Content) error {
 	if parent := path.Dir(f.Path); parent != "." {
@@ -180,7 +198,9 @@ func (d *copied) take(root *os.Root, f workspace.Content) error {
 		return root.Symlink(f.Link, f.Path)
 	}
 	n, err := copyContent(root, f)
-	d.Files, d.Bytes = d.Files+1, d.Bytes+n
+	if err == nil {
+		d.Files, d.Bytes = d.Files+1, d.Bytes+n
+	}
 	return err
 }
 
@@ -191,7 +211,12 @@ func copyContent(root *os.Root, f workspace.Content) (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			// Half a file must not be taken for a whole one.
+			err = errors.Join(err, root.Remove(f.Path))
+		}
+	}()
 	if f.Body == nil {
 		return 0, nil
 	}

@@ -3,7 +3,9 @@ package starter
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -12,12 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -34,6 +38,7 @@ type remembering struct {
 func (r remembering) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
 		Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+		Type: &commonpb.WorkflowType{Name: session.WorkflowType},
 	}}, nil
 }
 
@@ -56,8 +61,18 @@ func (a answered) Get(out any) error {
 // eventLog opens a log on a stream of its own.
 func eventLog(t *testing.T) *stream.Log {
 	t.Helper()
+	return eventLogOf(t, servers(t))
+}
+
+func servers(t *testing.T) *teststack.Shared {
+	t.Helper()
 	servers := &teststack.Shared{}
 	t.Cleanup(servers.Stop)
+	return servers
+}
+
+func eventLogOf(t *testing.T, servers *teststack.Shared) *stream.Log {
+	t.Helper()
 	env, name := servers.Get(t).Env, "starter-"+nats.NewInbox()[7:15]
 	url := strings.Replace(env["NATS_URL"], "nats://", "nats://"+env["NATS_TOKEN"]+"@", 1)
 	log, err := stream.Dial(t.Context(), url, stream.Options{Name: name, Prefix: strings.ToLower(name), Timeout: time.Second})
@@ -110,5 +125,43 @@ func TestFollowOfAPurgedAnswer(t *testing.T) {
 		require.Equal(t, exitFailed, code)
 
 		emit(t, log, last, event.SessionIdle{}) // the same with something later in the stream
+	}
+}
+
+// forgetful is a Temporal that retains no session.
+type forgetful struct{ client.Client }
+
+func (forgetful) CheckHealth(context.Context, *client.CheckHealthRequest) (*client.CheckHealthResponse, error) {
+	return &client.CheckHealthResponse{}, nil
+}
+
+func (forgetful) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return nil, serviceerror.NewNotFound("workflow not found")
+}
+
+// A session that only the archive has gets no further events: those who follow it don't wait
+// for one.
+func TestTailFollowsNoArchivedSession(t *testing.T) {
+	t.Parallel()
+	all := servers(t)
+	log := eventLogOf(t, all)
+	a, err := archive.Open(t.Context(), archive.Options{
+		Bucket: "sojourn-starter-test", Namespace: strings.ToLower(rand.Text()), Client: teststack.Client(all.S3(t), http.DefaultTransport),
+	})
+	require.NoError(t, err)
+	require.NoError(t, a.Setup(t.Context()))
+	_, err = a.CreateSession(t.Context(), archive.ListData{ID: "s1", Agent: "claude"})
+	require.NoError(t, err)
+	for _, flags := range [][]string{nil, {"--tree"}} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		var stdout, stderr bytes.Buffer
+		c := &cli{stdout: &stdout, stderr: &stderr, agents: builtin.Registry(), conns: connections{
+			options: &client.Options{}, temporal: forgetful{}, log: log, archive: a,
+		}}
+		cmd := c.tailCommand()
+		cmd.SetArgs(append([]string{"s1", "--follow"}, flags...))
+		require.NoError(t, cmd.ExecuteContext(ctx), "it waits for events that never come")
+		require.Empty(t, stdout.String())
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 
@@ -21,6 +23,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
+	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/test/recordings"
 )
 
@@ -228,5 +231,36 @@ func TestWriteErrors(t *testing.T) {
 		require.Equal(t, exitFailed, code, args)
 		require.Contains(t, errs.String(), "sojourn: write to standard output: no space left on device\nsojourn: hint: ", args)
 		require.NotContains(t, errs.String(), "doctor", args)
+	}
+}
+
+// A text that is too long is refused for that, in any script: it is not read to its end.
+func TestTooLongInputIsRefusedForItsLength(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("é", session.MaxMessageBytes)
+	for _, args := range [][]string{{"send", "s1", "-"}, {"run", "--agent", "claude", "-"}} {
+		got := program(t, strings.NewReader(text), args...)
+		require.Equal(t, exitUsage, got.code)
+		require.Contains(t, got.err, "message: is more than 1048576 bytes")
+	}
+}
+
+// A reader that has stopped needs no explanation; a server that has ended the connection does.
+func TestABrokenPipeIsReportedUnlessItIsTheReaders(t *testing.T) {
+	t.Parallel()
+	broken := os.NewSyscallError("write", syscall.EPIPE)
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&fs.PathError{Op: "write", Path: os.Stdout.Name(), Err: syscall.EPIPE}, ""},
+		{&net.OpError{Op: "write", Net: "tcp", Err: broken}, "broken pipe"},
+	} {
+		var errs bytes.Buffer
+		require.Equal(t, exitFailed, (&cli{stderr: &errs}).report(fmt.Errorf("put: %w", c.err), false))
+		if c.want == "" {
+			require.Empty(t, errs.String())
+		}
+		require.Contains(t, errs.String(), c.want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,9 +146,11 @@ func (c *cli) printJob(id string) error {
 }
 
 // printJobResult prints what a job has made; of one that failed only where that is asked for
-// as JSON.
+// as JSON, and nothing of one whose end is unknown or has no result.
 func (c *cli) printJobResult(out jobs.Result, failed error) error {
 	switch {
+	case failed != nil && out.SessionID == "":
+		return nil
 	case c.json:
 		return c.printJSON(out)
 	case failed != nil:
@@ -168,11 +171,14 @@ func jobFailed(err error) error {
 	if !is {
 		return err
 	}
-	code := exitFailed
-	if f.Type == jobs.TypeInterrupted {
-		code = exitInterrupted
+	said := &failure{line: "the job failed: " + f.Reason, code: exitFailed}
+	if f.Type == jobs.TypeInterrupted || f.Type == jobs.TypeCancelled {
+		said.code = exitInterrupted
 	}
-	return &failure{line: "the job failed: " + f.Reason, hint: "sojourn show " + f.Result.SessionID + " shows how far it came", code: code}
+	if id := f.Result.SessionID; id != "" {
+		said.hint = "sojourn show " + id + " shows how far it came"
+	}
+	return said
 }
 
 // jobInput returns the input of a job, not validated.
@@ -242,15 +248,27 @@ func fetchArtifacts(ctx context.Context, sc *session.Client, out jobs.Result, di
 		return fmt.Errorf("write the files into %s: %w", dir, err)
 	}
 	defer root.Close()
+	if len(out.Artifacts) == 0 {
+		return nil
+	}
+	files, err := sc.Files(ctx, out.SessionID)
+	if err != nil {
+		return fmt.Errorf("write the files into %s: %w", dir, err)
+	}
+	modes := map[string]fs.FileMode{}
+	for _, f := range files {
+		modes[f.Path] = f.Mode.Perm()
+	}
 	for _, a := range out.Artifacts {
-		if err := fetchArtifact(ctx, sc, out.SessionID, a.Path, root); err != nil {
+		if err := fetchArtifact(ctx, sc, out.SessionID, a.Path, modes[a.Path], root); err != nil {
 			return fmt.Errorf("write %s into %s: %w", a.Path, dir, err)
 		}
 	}
 	return nil
 }
 
-func fetchArtifact(ctx context.Context, sc *session.Client, sessionID, name string, root *os.Root) (err error) {
+// fetchArtifact writes a file with its archived mode, as far as the umask allows.
+func fetchArtifact(ctx context.Context, sc *session.Client, sessionID, name string, mode fs.FileMode, root *os.Root) (err error) {
 	from, err := sc.OpenFile(ctx, sessionID, name)
 	if err != nil {
 		return err
@@ -259,7 +277,7 @@ func fetchArtifact(ctx context.Context, sc *session.Client, sessionID, name stri
 	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	to, err := root.Create(name)
+	to, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode|0o600)
 	if err != nil {
 		return err
 	}

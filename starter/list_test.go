@@ -14,6 +14,7 @@ func TestStatusInAList(t *testing.T) {
 		"running": {Status: session.StatusRunning, Outcome: session.Failed},
 		"running (waiting for a free slot on a host)": {Status: session.StatusRunning, WaitsFor: "waiting for a free slot on a host"},
 		"waiting (parked, child)":                     {Status: session.StatusWaiting, Parked: true, Parent: "s0"},
+		"paused (the limit of 3 turns is reached)":    {Status: session.StatusPaused, WaitsFor: "the limit of 3 turns is reached"},
 		"idle (failed)":                               {Status: session.StatusIdle, Outcome: session.Failed},
 		"-":                                           {},
 	} {

@@ -100,15 +100,16 @@ func (c *cli) add(root *cobra.Command, group string, commands ...func() *cobra.C
 }
 
 // takesBeginnings lets a command accept the beginning of a session's id. Only an
-// unknown id is treated as one, so that exact ids cost nothing.
+// unknown id is treated as one, so that exact ids cost nothing. Delete takes whole ids
+// only: repeated, it would find another session that begins like the one that is gone.
 func (c *cli) takesBeginnings(cmd *cobra.Command) {
 	run := cmd.RunE
-	if names := strings.Fields(cmd.Use); len(names) < 2 || names[1] != "ID" {
+	if names := strings.Fields(cmd.Use); len(names) < 2 || names[1] != "ID" || names[0] == "delete" {
 		return
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		unknown := run(cmd, args)
-		if !errors.Is(unknown, session.ErrNotFound) && !errors.Is(unknown, archive.ErrNotFound) {
+		if !errors.Is(unknown, session.ErrNotFound) && !errors.Is(unknown, archive.ErrNotFound) || errors.As(unknown, new(*session.NoMessageError)) {
 			return unknown
 		}
 		ids, err := c.beginningWith(cmd.Context(), args[0])

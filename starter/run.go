@@ -3,6 +3,7 @@ package starter
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"sync"
 
@@ -20,8 +21,8 @@ type cli struct {
 	stdout, stderr io.Writer
 	agents         adapters.Registry
 
-	// wholeStdin returns a message on standard input, truncated if it is too long. It
-	// is read once: see takesBeginnings.
+	// wholeStdin returns a message on standard input; an error if it is too long, which is
+	// not read to its end. It is read once: see takesBeginnings.
 	wholeStdin func() ([]byte, error)
 
 	signals *signals
@@ -50,7 +51,12 @@ func Run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	defer end()
 	c := &cli{getenv: getenv, stdin: stdin, stdout: stdout, stderr: stderr, agents: builtin.Registry(), signals: s}
 	c.wholeStdin = sync.OnceValues(func() ([]byte, error) {
-		return readAll(ctx, io.LimitReader(stdin, session.MaxMessageBytes+1))
+		data, err := readAll(ctx, io.LimitReader(stdin, session.MaxMessageBytes+1))
+		if len(data) > session.MaxMessageBytes {
+			// It is refused here: what was read of it may end within a character.
+			return nil, session.Invalid("message", fmt.Sprintf("is more than %d bytes", session.MaxMessageBytes), fmt.Sprintf("at most %d bytes", session.MaxMessageBytes))
+		}
+		return data, err
 	})
 	defer c.conns.close()
 	root := c.root()
@@ -61,26 +67,32 @@ func Run(ctx context.Context, args []string, getenv func(string) string, stdin i
 
 // readAll reads to the end of r, or until ctx ends.
 func readAll(ctx context.Context, r io.Reader) ([]byte, error) {
-	var data []byte
-	read := make(chan error, 1)
+	data, err := io.ReadAll(readUntil(ctx, r))
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return data, err
+}
+
+// readUntil returns a reader of r that fails when ctx ends.
+func readUntil(ctx context.Context, r io.Reader) io.Reader {
+	out, in := io.Pipe()
 	// A read of standard input can't be canceled: this goroutine ends with the input
 	// or the program.
 	go func() {
-		var err error
-		data, err = io.ReadAll(r)
-		read <- err
+		_, err := io.Copy(in, r)
+		in.CloseWithError(err)
 	}()
-	select {
-	case err := <-read:
-		return data, err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })
+	return out
 }
 
-// printJSON writes one value on one line, without escaping < and >.
-func (c *cli) printJSON(v any) error {
+// printJSON writes one value on one line.
+func (c *cli) printJSON(v any) error { return c.encoder().Encode(v) }
+
+// encoder writes each value on one line, without escaping < and >.
+func (c *cli) encoder() *json.Encoder {
 	enc := json.NewEncoder(c.stdout)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	return enc
 }

@@ -49,7 +49,7 @@ func (c *cli) onSchedule(ctx context.Context, id, done string, do func(context.C
 	if err != nil {
 		return err
 	}
-	if err := do(ctx, t, id); err != nil {
+	if err := inWordsOf("schedule", id, "sojourn schedule ls lists the schedules", do(ctx, t, id)); err != nil {
 		return err
 	}
 	if c.json {
@@ -72,6 +72,11 @@ func (c *cli) scheduleCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create SCHEDULE TEXT", Short: "Ask an agent TEXT at times: in a session of its own each time, or with --session in one", Args: wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, ofJobs := range []string{"schema", "repairs", "file", "artifact", "check", "check-timeout"} {
+				if f.session != "" && cmd.Flags().Changed(ofJobs) {
+					return usage("leave it out, or --session", "--%s is of jobs, and --session has none", ofJobs)
+				}
+			}
 			return c.createSchedule(cmd.Context(), args[0], args[1], &f)
 		},
 	}
@@ -96,9 +101,6 @@ func (c *cli) createSchedule(ctx context.Context, id, text string, f *scheduleFl
 	}
 	f.Job = &job
 	if f.session != "" {
-		if f.schema != "" || f.check != "" || len(f.files) > 0 || len(f.artifacts) > 0 {
-			return usage("leave them out, or --session", "--schema, --check, --file and --artifact are of jobs, and --session has none")
-		}
 		f.Job, f.Message = nil, &schedules.Message{SessionID: f.session, Options: job.Options, Prompt: text}
 	}
 	return c.onSchedule(ctx, id, "is there", func(ctx context.Context, t client.Client, id string) error {

@@ -163,7 +163,7 @@ func (c *cli) printResult(id string, res session.Result) error {
 // beginning, which may be past the stream's retention, it prints the answer.
 func (c *cli) followTurn(ctx context.Context, h *session.Handle, r session.Receipt) error {
 	show, flush := c.shower()
-	stop := sync.OnceFunc(c.patience("waiting for the agent to begin with the message"))
+	stop := sync.OnceFunc(c.sayPending(ctx, h, "waiting for the agent to begin with the message"))
 	defer stop()
 	for e, err := range h.Execution(r).Events(ctx) {
 		stop()

@@ -50,11 +50,12 @@ func (c *cli) tail(ctx context.Context, id, names string, after uint64, follow b
 	if err != nil {
 		return err
 	}
-	sc, err := c.client(ctx, needStream)
+	needs, err := c.knownToStream(ctx, id, after)
 	if err != nil {
 		return err
 	}
-	if err := c.knownToStream(ctx, id, after); err != nil {
+	sc, err := c.client(ctx, needs)
+	if err != nil {
 		return err
 	}
 	for e, err := range sc.Events(ctx, id, after, follow) {
@@ -94,20 +95,21 @@ func (c *cli) showerNamed(names string) (show func(event.Event) error, flush fun
 
 // knownToStream distinguishes a session without events in the stream from one
 // that does not exist, and compares the number to begin behind with the last
-// event.
-func (c *cli) knownToStream(ctx context.Context, id string, after uint64) error {
+// event. It returns what a follower needs: of an old session the archive alone
+// knows that no event will come.
+func (c *cli) knownToStream(ctx context.Context, id string, after uint64) (need, error) {
 	log, err := c.log(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	tail, err := log.Tail(ctx, id)
 	switch {
 	case err == nil:
-		return behindLast(id, after, tail.LastSeq)
+		return needStream, behindLast(id, after, tail.LastSeq)
 	case errors.Is(err, stream.ErrNotFound):
 		_, err = c.handle(ctx, id, 0)
 	}
-	return err
+	return needStream | needArchive, err
 }
 
 // behindLast refuses to begin behind an event that does not exist yet: the number
@@ -122,7 +124,7 @@ func behindLast(id string, after, last uint64) error {
 
 func (c *cli) showCommand() *cobra.Command {
 	var from string
-	var messages, tree bool
+	var messages, tree, whole bool
 	var part session.Timeline
 	var roles []string
 	cmd := &cobra.Command{
@@ -140,6 +142,12 @@ With --json it prints the state, the same that "sojourn tail ID --json | sojourn
 			if err := part.Validate(); err != nil {
 				return err
 			}
+			if whole && (messages || tree || cmd.Flags().Changed("from")) {
+				return usage("leave the other flag out: --whole prints all there is", "--whole does not go with --messages, --tree and --from")
+			}
+			if whole {
+				return c.showWhole(cmd.Context(), args[0], part)
+			}
 			return c.show(cmd.Context(), args[0], session.From(from), part, messages, tree)
 		},
 	}
@@ -149,6 +157,7 @@ With --json it prints the state, the same that "sojourn tail ID --json | sojourn
 	cmd.Flags().IntVar(&c.maxEntries, "max-timeline-entries", 0, "hold only the newest `N` blocks of each conversation in memory")
 	cmd.Flags().BoolVar(&tree, "tree", false, "show the conversations of child sessions, and of theirs, where they were started")
 	cmd.Flags().BoolVar(&messages, "messages", false, "print a JSON record: id, title, messages (id, role, content, timestamp, usage), createdAt, updatedAt, metadata")
+	cmd.Flags().BoolVar(&whole, "whole", false, "print all there is as JSON: record, transcripts, files, conversation, open requests and, as describe does, its state")
 	cmd.Flags().StringVar(&from, "from", string(session.FromAuto), "read from `auto|archive|stream`; auto is the stream for an open session")
 	return cmd
 }
@@ -181,6 +190,21 @@ func (c *cli) show(ctx context.Context, id string, from session.From, part sessi
 		c.warn("nothing was said in session %s yet", id)
 	}
 	return c.printConversation(conv)
+}
+
+// showWhole prints everything stored of a session, its conversation and its state.
+func (c *cli) showWhole(ctx context.Context, id string, part session.Timeline) error {
+	sc, err := c.client(ctx, needTemporal|needStream|needArchiveNow)
+	if err != nil {
+		return err
+	}
+	stop := c.patience("waiting for a worker to answer for session %s", id)
+	data, err := sc.Runtime(ctx, id, part)
+	stop()
+	if err != nil {
+		return err
+	}
+	return c.printJSON(data)
 }
 
 // printConversation prints the blocks, and then what the agent waits for.

@@ -103,3 +103,13 @@ func TestTailBehindTheLastEvent(t *testing.T) {
 	gap := explain(&stream.GapError{SessionID: "s1", Want: 9})
 	require.Contains(t, gap.hint, "sojourn show ID", "no part is broken that the doctor could find")
 }
+
+// An event of a tree is the same JSON as that of one session.
+func TestEventsOfATreeAreNotEscaped(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	c := &cli{stdout: &out}
+	text := "a < b && c > d"
+	require.NoError(t, c.newTreeShower(nil).show(event.Event{Payload: event.BlockUpsert{Block: event.Block{ID: "b1", Content: &text}}}))
+	require.Contains(t, out.String(), text)
+}

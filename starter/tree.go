@@ -30,7 +30,7 @@ type branch struct {
 
 // newTreeShower returns one for a printer, or for JSON if that is nil.
 func (c *cli) newTreeShower(p *render.Printer) *treeShower {
-	return &treeShower{p: p, encoder: json.NewEncoder(c.stdout), branches: map[string]branch{}}
+	return &treeShower{p: p, encoder: c.encoder(), branches: map[string]branch{}}
 }
 
 func (t *treeShower) show(e event.Event) error {
@@ -76,11 +76,12 @@ func (c *cli) tailTree(cmd *cobra.Command, id string, follow bool) error {
 		return err
 	}
 	ctx := cmd.Context()
-	sc, err := c.client(ctx, needStream)
+	needs, err := c.knownToStream(ctx, id, 0)
 	if err != nil {
 		return err
 	}
-	if err := c.knownToStream(ctx, id, 0); err != nil {
+	sc, err := c.client(ctx, needs)
+	if err != nil {
 		return err
 	}
 	return c.showTree(ctx, sc, id, follow)

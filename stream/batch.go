@@ -114,28 +114,34 @@ type joiner struct {
 	batch string
 	part  int
 	data  []byte
+	// rest is the stream number of the first part that was seen of a batch whose
+	// beginning was not; 0 if it was.
+	rest uint64
 }
 
 // add takes the next message and returns the data of the batch that it completes.
-// missing reports that the batch's beginning was not seen.
-func (j *joiner) add(m message) (data []byte, whole, missing bool) {
+// If the beginning of that batch was not seen, it returns instead the stream number
+// from which on it was. One that its writer did not complete is not missing: another
+// batch has its numbers.
+func (j *joiner) add(m message) (data []byte, whole bool, rest uint64) {
 	if m.parts == 1 {
 		*j = joiner{}
-		return m.data, true, false
+		return m.data, true, 0
 	}
-	if m.part == 1 {
+	switch {
+	case m.part == 1:
 		*j = joiner{batch: m.batch}
-	}
-	if m.batch != j.batch || m.part != j.part+1 {
-		*j = joiner{}
-		return nil, false, true
+	case m.batch != j.batch || m.part != j.part+1:
+		*j = joiner{batch: m.batch, rest: m.at}
 	}
 	j.part = m.part
-	j.data = append(j.data, m.data...)
-	if m.part < m.parts {
-		return nil, false, false
+	if j.rest == 0 {
+		j.data = append(j.data, m.data...)
 	}
-	data = j.data
+	if m.part < m.parts {
+		return nil, false, 0
+	}
+	end := *j
 	*j = joiner{}
-	return data, true, false
+	return end.data, end.rest == 0, end.rest
 }

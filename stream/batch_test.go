@@ -78,8 +78,8 @@ func joined(t *testing.T, messages []message, limit int) []string {
 	var j joiner
 	for i, m := range messages {
 		require.LessOrEqual(t, len(m.data), limit)
-		data, whole, missing := j.add(m)
-		require.False(t, missing)
+		data, whole, rest := j.add(m)
+		require.Zero(t, rest)
 		require.Equal(t, i == len(messages)-1, whole)
 		if !whole {
 			continue
@@ -98,13 +98,27 @@ func joined(t *testing.T, messages []message, limit int) []string {
 func TestTornBatchIsForgotten(t *testing.T) {
 	t.Parallel()
 	var j joiner
-	_, whole, missing := j.add(message{first: 5, last: 5, batch: "a", part: 1, parts: 3, data: []byte("x")})
-	require.False(t, whole || missing)
-	data, whole, missing := j.add(message{first: 5, last: 5, batch: "b", part: 1, parts: 1, data: []byte("y")})
-	require.True(t, whole && !missing)
-	require.Equal(t, "y", string(data))
-	_, _, missing = j.add(message{first: 6, last: 6, batch: "a", part: 2, parts: 3, data: []byte("z")})
-	require.True(t, missing, "a part whose beginning is gone")
+	for i, c := range []struct {
+		batch       string
+		part, parts int
+		data        string
+		whole       bool
+		rest        uint64
+	}{
+		{batch: "a", part: 1, parts: 3},
+		{batch: "b", part: 1, parts: 1, data: "b", whole: true},
+		{batch: "c", part: 2, parts: 4}, // without its beginning, and torn
+		{batch: "d", part: 1, parts: 2},
+		{batch: "d", part: 2, parts: 2, data: "dd", whole: true},
+		{batch: "e", part: 2, parts: 3},
+		{batch: "e", part: 3, parts: 3, rest: 16}, // without its beginning, and complete
+		{batch: "f", part: 3, parts: 3, rest: 18},
+	} {
+		data, whole, rest := j.add(message{at: uint64(11 + i), first: 5, last: 5, batch: c.batch, part: c.part, parts: c.parts, data: []byte(c.batch)})
+		require.Equal(t, c.data, string(data), c.batch)
+		require.Equal(t, c.whole, whole, c.batch)
+		require.Equal(t, c.rest, rest, c.batch)
+	}
 }
 
 // The valid items are sent first; the bad item is named when its turn comes.

@@ -249,6 +249,65 @@ func TestGapsAreErrors(t *testing.T) {
 	require.Equal(t, []string{"4", "5"}, read(t, b.Log, "s1", 5))
 }
 
+// Retention may end inside a batch of several parts: the rest of it is past too.
+func TestRetentionInsideABatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *Options) { o.MaxBatch = 1000 })
+	w := b.writer(t, "s1", 1, 1)
+	before := w.c.at
+	_, err := w.Append(t.Context(), say(strings.Repeat("x", 3000)), Position{})
+	require.NoError(t, err)
+	require.Greater(t, w.c.at, before+2, "it is in parts")
+	_, err = w.Append(t.Context(), say("small"), Position{})
+	require.NoError(t, err)
+	s, err := b.js.Stream(t.Context(), b.opts.Name)
+	require.NoError(t, err)
+	require.NoError(t, s.Purge(t.Context(), jetstream.WithPurgeSubject(b.subject("s1")), jetstream.WithPurgeSequence(before+2)))
+
+	gap := gapAfter(t, b.Log, "s1", 1) // in front of the batch's only event
+	require.Equal(t, GapError{SessionID: "s1", Want: 2, Have: 3, Purged: true}, *gap)
+	var left []uint64
+	for e, err := range Left(0, func(after uint64) iter.Seq2[event.Event, error] {
+		return b.Read(t.Context(), "s1", after, ReadOptions{})
+	}) {
+		require.NoError(t, err)
+		left = append(left, e.Context.Seq)
+	}
+	require.Equal(t, []uint64{3}, left)
+}
+
+// What retention left of a torn batch is past too, and what was appended under its numbers
+// is not.
+func TestRetentionInsideATornBatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *Options) { o.MaxBatch = 1000 })
+	w := b.writer(t, "s1", 1, 1)
+	s, err := b.js.Stream(t.Context(), b.opts.Name)
+	require.NoError(t, err)
+	before := w.c.at
+	tear(t, b.Log, w, 3)
+	require.NoError(t, s.Purge(t.Context(), jetstream.WithPurgeSubject(b.subject("s1")), jetstream.WithPurgeSequence(before+2)))
+	left := func(after uint64) (texts []string) {
+		for e, err := range Left(after, func(after uint64) iter.Seq2[event.Event, error] {
+			return b.Read(t.Context(), "s1", after, ReadOptions{})
+		}) {
+			require.NoError(t, err)
+			texts = append(texts, text(e))
+		}
+		return texts
+	}
+	require.Empty(t, left(0))
+	events := follower(t, b.again(t), "s1", 1)
+
+	_, err = w.Append(t.Context(), say("a", "b"), Position{})
+	require.NoError(t, err)
+	require.Equal(t, "a", text(<-events))
+	require.Equal(t, []string{"a", "b"}, left(0))
+	require.Equal(t, []string{"a", "b"}, left(1))
+	require.Equal(t, []string{"b"}, left(2), "the reader begins inside")
+	require.Equal(t, GapError{SessionID: "s1", Want: 1, Have: 2, Purged: true}, *gapAfter(t, b.Log, "s1", 0))
+}
+
 func TestSessionsAndNamespacesAreApart(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -404,7 +463,7 @@ func TestReadAfterEveryNumber(t *testing.T) {
 			texts = append(texts, fmt.Sprintf("%d.%d%s", i, j, strings.Repeat("-", rng.IntN(300))))
 		}
 		if rng.IntN(5) == 0 {
-			tear(t, b.Log, w)
+			tear(t, b.Log, w, 1)
 		}
 		_, err := w.Append(t.Context(), say(texts...), Position{})
 		require.NoError(t, err)
@@ -417,11 +476,14 @@ func TestReadAfterEveryNumber(t *testing.T) {
 	}
 }
 
-// tear appends the first part of a batch, like a writer that then dies.
-func tear(t *testing.T, log *Log, w *Writer) {
+// tear appends the first parts of a batch, like a writer that then dies.
+func tear(t *testing.T, log *Log, w *Writer, count int) {
 	torn, err := encodeBatch(w.session, w.c.last+1, []item{{events: say(strings.Repeat("torn", 999))}}, log.limit)
 	require.NoError(t, err)
 	parts := torn.messages(message{fence: w.c.fence, pos: w.c.pos, batch: log.batchID()}, log.limit)
-	_, err = log.put(t.Context(), log.subject(w.session), w.c.at, parts[0])
-	require.NoError(t, err)
+	at := w.c.at
+	for _, m := range parts[:count] {
+		at, err = log.put(t.Context(), log.subject(w.session), at, m)
+		require.NoError(t, err)
+	}
 }

@@ -119,8 +119,9 @@ func (r *reader) take(m message) error {
 		return err
 	}
 	r.at = m.at
-	data, whole, missing := r.join.add(m)
-	if missing {
+	data, whole, rest := r.join.add(m)
+	if rest > 0 {
+		r.at = rest - 1 // what retention left of a batch is not read
 		return &GapError{SessionID: r.session, Want: r.next, Have: m.last + 1}
 	}
 	if !whole {

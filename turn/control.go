@@ -60,24 +60,26 @@ func (m *Machine) tick(now time.Time) []Action {
 	if m.LastProgress.IsZero() {
 		m.LastProgress = m.Began
 	}
+	if m.Answered {
+		m.Answered, m.LastProgress = false, now // the agent's silence begins again
+	}
 	if m.silent(now) {
 		do = append(do, CheckSpool{})
 	}
 	return do
 }
 
-// silent reports whether the agent has made no progress for too long. While it waits for an
-// answer, too long is the time after which a turn is parked; a question of Sojourn's own,
-// before the agent is prompted, does not park it.
+// silent reports whether the agent has made no progress for too long. While a person is
+// waited for, too long is the time after which a turn is parked.
 func (m *Machine) silent(now time.Time) bool {
 	patience := m.Patience
-	if len(m.Asked) > 0 {
+	if len(m.Waiting) > 0 || m.Held != nil {
 		patience = m.Policy.Park.After()
-		if patience == 0 || len(m.Waiting) == 0 || m.Held != nil || m.Resume.Parks >= MaxParks || m.Terminated != "" {
+		if patience == 0 || len(m.Waiting) == 0 || m.Resume.Parks >= MaxParks || m.Terminated != "" {
 			return false
 		}
 	}
-	return now.Sub(m.LastProgress) >= patience
+	return !m.Answered && now.Sub(m.LastProgress) >= patience
 }
 
 // byLimit interrupts a turn that has reached a limit. The running model call doesn't count
@@ -116,10 +118,13 @@ func (m *Machine) spoolRead(s SpoolRead) []Action {
 	if !s.All || m.Interrupt != nil || !m.silent(s.Now) {
 		return nil
 	}
-	if len(m.Asked) > 0 {
+	if len(m.Waiting) > 0 {
 		p := permission.Parked{Since: s.Now.UTC(), Deadline: m.Policy.Deadline, Folders: m.Folders}
 		for _, id := range m.Waiting {
 			p.Add(m.Asked[id].PermissionRequested, m.Asked[id].At)
+		}
+		if m.Held != nil {
+			p.Decisions = m.Resume.Decisions // the agent was not sent them
 		}
 		return []Action{Park{m.Read, p}}
 	}

@@ -39,12 +39,14 @@ func failure(message, code string) *event.ErrorInfo {
 
 // idleEnding returns the ending by the agent's own report that it is idle.
 func (m *Machine) idleEnding(idle event.SessionIdle) Ending {
+	// The turn may have ended by itself before the interrupt of a limit came.
+	late := m.Cut != nil && m.Cut.Code == event.CodeLimit && !idle.Interrupted && idle.Error == nil
 	switch {
 	case m.Terminated != "" && (idle.Interrupted || idle.Error != nil):
 		return m.terminated(idle.StopReason)
-	case m.Cut != nil:
+	case m.Cut != nil && !late:
 		return m.cut(Ending{StopReason: idle.StopReason})
-	case idle.Interrupted || m.Interrupt != nil:
+	case idle.Interrupted || m.Interrupt != nil && !late:
 		return Ending{Outcome: Interrupted, StopReason: idle.StopReason}
 	case idle.Error != nil:
 		return Ending{Outcome: Failed, StopReason: idle.StopReason, Failure: idle.Error}

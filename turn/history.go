@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/effects"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/reducer/loss"
@@ -38,6 +39,7 @@ type History struct {
 	streamed loss.Tail
 	server   loss.ServerBlocks
 	calls    effects.Calls
+	requests []event.Event // without an answer
 	prompts  loss.Prompts
 	// asked are the user's messages of this execution as the agent streamed them.
 	asked []string
@@ -79,6 +81,7 @@ func (h *History) Add(ev event.Event) {
 	h.last = seq
 	h.server.Add(ev)
 	h.calls.Add(ev)
+	h.requests = permission.StillOpen(h.requests, ev)
 	h.prompts.Add(ev)
 	if h.scope.Blocks == nil || h.scope.Blocks(ev) {
 		h.streamed.Add(ev)
@@ -172,13 +175,12 @@ func (h *History) Asked() (event.Block, bool) {
 	return event.Block{}, false
 }
 
-// unknown returns the execution's calls whose effect is unknown since its agent exited, and
-// the events that mark them where the stream has no mark. waited are calls that waited for
-// a person when it was stopped.
-func (h *History) unknown(persisted reducer.State, waited []string, at time.Time) ([]effects.Call, []event.Event) {
+// unanswered returns the execution's calls whose effect is unknown since its agent exited,
+// and the events that mark them where the stream has no mark and withdraw its requests.
+func (h *History) unanswered(m Message, persisted reducer.State, at time.Time) ([]effects.Call, []event.Event) {
 	h.calls.AddPersisted(persisted)
-	h.calls.Waited(waited)
-	return h.calls.Unknown(), h.calls.Marks(at)
+	h.calls.Waited(m.Waited)
+	return h.calls.Unknown(), append(h.calls.Marks(at), permission.Withdrawn(h.requests, m.Waits, at)...)
 }
 
 // Server returns the server's events with their places, for Sojourn's own transcript, and

@@ -40,6 +40,8 @@ type Machine struct {
 	// LastProgress is when the agent last made progress, by its records' own times: silence
 	// is the same for whichever worker reads them.
 	LastProgress time.Time `json:"lastProgress,omitzero"`
+	// Answered reports whether the last request was answered since the last tick.
+	Answered bool `json:"answered,omitempty"`
 
 	// Policy answers permission requests.
 	Policy permission.Policy `json:"policy"`
@@ -68,6 +70,10 @@ type Machine struct {
 	// HasServer reports whether the stream may have server blocks of this turn.
 	HasServer bool `json:"hasServer,omitempty"`
 
+	// Limits are the session's, and Used is what it has used besides this attempt.
+	Limits limits.Limits `json:"limits,omitzero"`
+	Used   limits.Used   `json:"used,omitzero"`
+
 	Summary summary.Summary `json:"-"`
 }
 
@@ -79,9 +85,6 @@ type Config struct {
 	Terminated string `json:"terminated,omitempty"`
 	// Patience is how long the agent may make no progress.
 	Patience time.Duration `json:"patience"`
-	// Limits are the session's, and Used is what it had used when the attempt started.
-	Limits limits.Limits `json:"limits,omitzero"`
-	Used   limits.Used   `json:"used,omitzero"`
 	// Prices put a cost on the reports of an agent that reports none.
 	Prices prices.Meter `json:"prices,omitzero"`
 	// MaxTicks is how many model calls the message may take; 0 is no limit.
@@ -245,9 +248,9 @@ func (m *Machine) idle(idle event.SessionIdle, offset int64, end *Ending) *Endin
 func (m *Machine) judge(r Record, end *Ending) []Action {
 	finish := func(e Ending, before ...Action) []Action { return append(before, Finish{r.Span, r.At, e}) }
 	switch {
-	case end != nil && (end.Unheard || m.Steered.Pending()):
+	case end != nil && (end.Unheard || m.Steered.Pending() || m.Interrupt != nil && m.Interrupt.Steps > 0):
 		// It may drop what it has not taken, or start with it. One that was interrupted too
-		// early may count a prompt that is not in its transcript.
+		// early may count a prompt that is not in its transcript. One that was terminated ends.
 		end.Exited = true
 		return finish(*end, StopAgent{})
 	case end != nil:
@@ -320,7 +323,9 @@ func (m *Machine) track(events []event.Event, at time.Time) {
 }
 
 func (m *Machine) stopWaiting(request string) {
+	waited := len(m.Waiting) > 0
 	m.Waiting = slices.DeleteFunc(slices.Clone(m.Waiting), func(have string) bool { return have == request })
+	m.Answered = m.Answered || waited && len(m.Waiting) == 0
 }
 
 // reportWaiting signals to the workflow which requests wait for a person, if that changed.

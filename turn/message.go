@@ -17,8 +17,9 @@ type Message struct {
 	Parts []event.Part
 	// BlockIDs are the ids that its blocks may have; see [PromptIDs].
 	BlockIDs []string
-	// Waited are the calls for which a person was asked when the turn was parked.
-	Waited []string
+	// Waited are the calls for which a person was asked when the turn was parked, and Waits
+	// the requests with which it is being parked.
+	Waited, Waits []string
 	// Steered are the messages that were sent while the agent worked on it.
 	Steered steering.Messages
 }
@@ -30,7 +31,7 @@ func (m Message) Lost(e Ending, h *History, persisted reducer.State, at time.Tim
 	if !e.Exited {
 		return loss.Keep(h.Streamed(), at)
 	}
-	_, marks := h.unknown(persisted, m.Waited, at)
+	_, marks := h.unanswered(m, persisted, at)
 	return slices.Concat(m.keepPrompt(h, persisted, at), h.Difference(persisted, m.options(persisted, at)), marks)
 }
 

@@ -55,8 +55,8 @@ func (r *Resume) Prompt(m Message) Message {
 	}
 	if r.PromptPersisted {
 		text := ContinueText
-		if len(r.Decisions) > 0 {
-			text = permission.Words(r.Decisions)
+		if own := effects.OfAgent(r.Decisions); len(own) > 0 {
+			text = permission.Words(own)
 		}
 		m = Message{ID: resumeID(m.ID, r.Times), Text: text}
 	}
@@ -97,9 +97,9 @@ func (r *Resume) Decide(m Message, executionID string, h *History, persisted red
 		o.AskedAgain = append(o.AskedAgain, message.ID)
 	}
 	changed := h.Difference(persisted, o)
-	unknown, marks := h.unknown(persisted, m.Waited, at)
+	unknown, marks := h.unanswered(m, persisted, at)
 	unknown = effects.Untold(unknown, persisted)
-	r.Then, r.Unknown, r.At = effects.Judge(unknown, rules), effects.Shorten(unknown), at
+	r.Then, r.Unknown, r.At = effects.Judge(unknown, rules, r.Decisions), effects.Shorten(unknown), at
 	return append(append(changed, marks...), r.notice(executionID, len(changed), at))
 }
 
@@ -107,7 +107,7 @@ func (r *Resume) notice(executionID string, changed int, at time.Time) event.Eve
 	text := r.Why + "; "
 	switch {
 	case r.Then == permission.LossFail:
-		text += "the turn ends, by a rule for calls whose effect is unknown"
+		text += "the turn ends, as the effect of calls is unknown and " + effects.WhyFails(r.Decisions)
 	case r.Then == permission.LossAsk:
 		text += "a person is asked whether the turn continues, by a rule for calls whose effect is unknown"
 	case r.PromptPersisted:

@@ -22,7 +22,7 @@ func (m *Machine) withhold(w Withheld) []Action {
 	case m.Interrupt != nil:
 		return []Action{StopAgent{}}
 	case w.Then == permission.LossFail:
-		return m.endHeld("a rule ends the turn")
+		return m.endHeld(effects.WhyFails(w.Decisions))
 	case answered:
 		return m.answerHeld(given)
 	}
@@ -43,7 +43,7 @@ func (m *Machine) answerHeld(r Responded) []Action {
 	if r.Allow {
 		return append(do, AskAgent{})
 	}
-	return append(do, m.endHeld("it was not to continue: "+r.Message)...)
+	return append(do, m.endHeld(effects.Denied(r.Message))...)
 }
 
 // endHeld fails the turn, which ends with the exit of the agent.

@@ -26,7 +26,7 @@ const (
 	program = "program"
 	// In these roles it supervises; its child writes how it was started into the file
 	// that traceVariable names, and continues as the role requires.
-	crashing, refusing, staying = "crashing", "refusing", "staying"
+	crashing, panicking, staying = "crashing", "panicking", "staying"
 	// claiming takes the given data folder and waits.
 	claiming = "claiming"
 
@@ -70,8 +70,8 @@ func play(role string) int {
 	switch role {
 	case crashing:
 		return 1
-	case refusing:
-		return 2
+	case panicking:
+		panic("a worker's fault")
 	}
 	fmt.Println("child is up")
 	<-ctx.Done()

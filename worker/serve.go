@@ -44,58 +44,93 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 	if err := os.Setenv("TMPDIR", me.temp); err != nil {
 		return err
 	}
-	o, err := s.Temporal()
-	if err != nil {
-		return hinted{err, "see the TEMPORAL_* variables and the Temporal profile file"}
+	p, err := connect(ctx, s, me, logger)
+	defer func() { err = errors.Join(err, p.close()) }()
+	if err == nil {
+		err = p.makeHost(ctx, s, me, logger)
 	}
-	s.network.House = s.house(o.HostPort)
-	store, err := openArchive(ctx, s, o.Namespace)
-	if err != nil {
-		return err
-	}
-	c, err := dialTemporal(ctx, o, store, me.id, logger)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	events, err := dialStream(ctx, s, o.Namespace, logger)
-	if err != nil {
-		return err
-	}
-	defer events.Close()
-	if err := setupArchive(ctx, store); err != nil {
-		return err
-	}
-	j, err := newJobs(s, c, events, store)
-	if err != nil {
-		return err
-	}
-	tools := &serving.Server{Sessions: j.Sessions, Profile: j.Profile}
-	h, err := newHost(ctx, s, me, c, events, store, tools, logger)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, h.Close()) }()
-	if err := h.FailPredecessor(ctx); err != nil {
+	if err := p.host.FailPredecessor(ctx); err != nil {
 		// Their heartbeats time out soon, and then they are retried too.
 		logger.Warn("turns of the worker before wait for their heartbeat timeout", "error", err)
 	}
-	set, err := startWorkers(c, me.id, s.versioning, &activities.Session{Stream: events, Archive: store, Agents: builtin.Registry()}, h, j)
+	set, err := startWorkers(p.temporal, me.id, s.versioning, p.session, p.host, p.jobs)
 	if err != nil {
 		return err
 	}
 	defer set.stop()
-	defer watch(c, h, logger)()
+	defer watch(p.temporal, p.host, logger)()
 	defer markReady(s.dataDir, me.id, logger)()
 	if err := announce(stdout, s, me); err != nil {
 		return err
 	}
 	select {
 	case <-ctx.Done():
-		return endAgents(s, set, h)
+		return endAgents(s, set, p.host)
 	case err := <-set.fatal:
 		return fmt.Errorf("worker: %w", err)
 	}
+}
+
+// parts are what a worker is made of, apart from its pollers.
+type parts struct {
+	temporal client.Client
+	events   *stream.Log
+	session  *activities.Session
+	jobs     *jobs.Activities
+	host     *activities.Host
+}
+
+// connect connects to the services. The caller closes the parts, also those that there are
+// after an error.
+func connect(ctx context.Context, s options, me identity, logger *slog.Logger) (p parts, err error) {
+	o, err := s.Temporal()
+	if err != nil {
+		return p, hinted{err, "see the TEMPORAL_* variables and the Temporal profile file"}
+	}
+	store, err := openArchive(ctx, s, o.Namespace)
+	if err != nil {
+		return p, err
+	}
+	if p.temporal, err = dialTemporal(ctx, o, store, me.id, logger); err != nil {
+		return p, err
+	}
+	if p.events, err = dialStream(ctx, s, o.Namespace, logger); err != nil {
+		return p, err
+	}
+	if err := setupArchive(ctx, store); err != nil {
+		return p, err
+	}
+	p.session = &activities.Session{Stream: p.events, Archive: store, Agents: builtin.Registry()}
+	p.jobs, err = newJobs(s, p.temporal, p.events, store)
+	return p, err
+}
+
+// makeHost makes the host's activities.
+func (p *parts) makeHost(ctx context.Context, s options, me identity, logger *slog.Logger) error {
+	o, err := s.Temporal()
+	if err != nil {
+		return err
+	}
+	s.network.House = s.house(o.HostPort)
+	tools := &serving.Server{Sessions: p.jobs.Sessions, Profile: p.jobs.Profile}
+	p.host, err = newHost(ctx, s, me, p.temporal, p.events, p.session.Archive, tools, logger)
+	return err
+}
+
+func (p parts) close() (err error) {
+	if p.host != nil {
+		err = p.host.Close()
+	}
+	if p.events != nil {
+		p.events.Close()
+	}
+	if p.temporal != nil {
+		p.temporal.Close()
+	}
+	return err
 }
 
 // watch does the worker's periodic work, until the returned stop is called:

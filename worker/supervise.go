@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,8 +20,8 @@ const (
 
 // supervise runs the worker as a child and restarts it whenever it ends: in a
 // container, where the end of the first process is the end of the host, a
-// worker's restart is then not the loss of a host. It ends with ctx, or when the
-// child exits because its command line is wrong.
+// worker's restart is then not the loss of a host. It ends with ctx. The command line was
+// checked before: a child that exits as for a wrong one has crashed.
 func supervise(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -34,9 +33,6 @@ func supervise(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		err := runChild(ctx, self, args, stdout, stderr)
 		if ctx.Err() != nil {
 			return nil
-		}
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 2 {
-			return wrongUsage{errors.New("supervise: the worker does not take these flags")}
 		}
 		if time.Since(began) > steady {
 			wait = firstWait

@@ -265,12 +265,13 @@ func TestSuperviseRestarts(t *testing.T) {
 	require.Equal(t, "started --capacity 3", trace()[0], "the flags are the child's")
 }
 
-func TestSuperviseEndsOnWrongFlags(t *testing.T) {
+// A panic's exit code is that of wrong flags.
+func TestSuperviseRestartsBehindAPanic(t *testing.T) {
 	t.Parallel()
-	c, trace := supervisor(t, refusing)
-	require.Equal(t, 2, c.end())
-	require.Contains(t, c.stderr.String(), "does not take these flags")
-	require.Len(t, trace(), 1)
+	c, _ := supervisor(t, panicking)
+	require.Eventually(t, func() bool { return strings.Contains(c.stderr.String(), "again in 200ms") }, patience, tick)
+	require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
+	require.Zero(t, c.end())
 }
 
 func TestSupervisePassesSignalsOn(t *testing.T) {

@@ -76,6 +76,7 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 	register(shared, map[string]any{
 		contract.ActivityBegin: light.Begin, contract.ActivityEmit: light.Emit, contract.ActivityFinish: light.Finish, contract.ActivityCatchUp: light.CatchUp,
 		contract.ActivityDescribeTerminated: reconciler.DescribeTerminated, contract.ActivityRecordTermination: reconciler.RecordTermination, contract.ActivityReconcileTerminated: reconciler.ReconcileTerminated,
+		contract.ActivityEvictLost: reconciler.EvictLost,
 	})
 
 	children := &activities.Children{Temporal: c, Stream: light.Stream}

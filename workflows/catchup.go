@@ -77,7 +77,10 @@ func (r *run) takeOverStream(out contract.CatchUpOutput) {
 		r.takeOverResult(res, before)
 	}
 	r.running = out.Running
-	if run := out.Running; run != nil && !r.awaits(run.MessageID) {
+	switch run := out.Running; {
+	case r.cur != nil && r.takeOverStart():
+		r.cur.asked = out.Sandbox != nil
+	case run != nil && !r.awaits(run.MessageID):
 		r.failUnknown(*run)
 	}
 	r.publish()
@@ -113,12 +116,13 @@ func (r *run) failUnknown(run contract.Running) {
 	r.st.Remember(session.Receipt{SessionID: r.in.SessionID, MessageID: run.MessageID, ExecutionID: run.ExecutionID, AfterSeq: run.AfterSeq})
 	r.addResult(contract.OutputOf(res))
 	r.st.Sandbox, r.running, r.epochUnknown = nil, nil, true
-	r.notify(failureBlock(res), res.Ends())
+	r.notify(res.FailureBlock(), res.Ends())
 }
 
 // emit appends server events under the run's epoch, or under a new one if its own may not
-// be the newest. Any coroutine may call it, with its own ctx.
-func (r *run) emit(ctx workflow.Context, in contract.EmitInput) (contract.EmitOutput, error) {
+// be the newest. Any coroutine may call it, with its own ctx. If the stream has what makes it
+// needless the error is errAnswered.
+func (r *run) emit(ctx workflow.Context, in contract.EmitInput, needless func() bool) (contract.EmitOutput, error) {
 	ctx = workflow.WithActivityOptions(ctx, timeouts.Write)
 	in.SessionID = r.in.SessionID
 	for {
@@ -127,7 +131,7 @@ func (r *run) emit(ctx workflow.Context, in contract.EmitInput) (contract.EmitOu
 		err := workflow.ExecuteActivity(ctx, contract.ActivityEmit, in).Get(ctx, &out)
 		switch {
 		case r.catchUp(ctx, err):
-			if r.cur != nil && r.cur.found != nil {
+			if needless() {
 				return out, errAnswered
 			}
 			in.Anchor = r.st.LastBlockID

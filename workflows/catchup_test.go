@@ -64,6 +64,14 @@ func TestAResetRunTakesOverAnAnswer(t *testing.T) {
 	require.Greater(t, last.LastSeq, uint64(100))
 }
 
+// setBackInTheSecond has the stream know of two executions, of which the second runs.
+func (p *play) setBackInTheSecond() {
+	p.setBack(contract.CatchUpOutput{
+		Sandbox: p.snapshot().Sandbox, MinTurn: 2, Executions: 2, Results: []session.Result{answeredBefore("x1", "m1")},
+		Running: &contract.Running{ExecutionID: "x2", MessageID: "m2", AfterSeq: 7, Anchor: "block-x1"},
+	})
+}
+
 // A running execution continues as the same one, from its start.
 func TestAResetRunTakesOverATurn(t *testing.T) {
 	t.Parallel()
@@ -71,10 +79,7 @@ func TestAResetRunTakesOverATurn(t *testing.T) {
 	p.then(
 		func() { p.send("m1", "one") },
 		func() {
-			p.setBack(contract.CatchUpOutput{
-				Sandbox: p.snapshot().Sandbox, MinTurn: 2, Executions: 2, Results: []session.Result{answeredBefore("x1", "m1")},
-				Running: &contract.Running{ExecutionID: "x2", MessageID: "m2", AfterSeq: 7, Anchor: "block-x1"},
-			})
+			p.setBackInTheSecond()
 			p.send("m2", "two")
 		},
 	)
@@ -85,6 +90,53 @@ func TestAResetRunTakesOverATurn(t *testing.T) {
 	require.EqualValues(t, 7, last.AfterSeq)
 	require.Equal(t, "block-x1", last.Anchor)
 	require.Greater(t, last.Turn, 2)
+}
+
+// An interrupt reaches the agent that is at work on the message also while the run does not
+// know that yet: it can't end in the stream what the agent continues.
+func TestAnInterruptReachesATurnThatIsTakenOver(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.catching = func() {
+		p.update(session.UpdateInterrupt, session.InterruptRequest{Reason: "enough"})
+	}
+	p.then(
+		func() { p.send("m1", "one") },
+		func() {
+			p.setBackInTheSecond()
+			p.send("m2", "HOLD two")
+		},
+	)
+	p.run()
+	require.Equal(t, []string{"one", "HOLD two"}, p.w.prompts("s1"))
+	last := p.w.turns[len(p.w.turns)-1]
+	require.True(t, last.Continues, "the earlier run's attempt may be about to leave")
+	require.EqualValues(t, 7, last.AfterSeq)
+	require.NotNil(t, p.w.controls[len(p.w.controls)-1].Interrupt)
+	require.Equal(t, session.Interrupted, p.w.results("s1")["m2"].Outcome)
+	for _, emit := range p.w.emits {
+		require.NotContains(t, emit.Key, "interrupted")
+	}
+}
+
+// So it is with a message that starts behind the catch-up.
+func TestAMessageThatIsAtWorkStartsAsTheSameTurn(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.send("m1", "one") },
+		func() {
+			p.setBackInTheSecond()
+			p.signal(session.SignalQueue, "json/plain", `{"id": "m2", "text": "two"}`)
+			p.update(session.UpdateConfigure, session.Configure{Title: ptr("new")})
+		},
+		func() { p.update(session.UpdateRender, session.RenderRequest{}) },
+	)
+	p.run()
+	last := p.w.turns[len(p.w.turns)-1]
+	require.Equal(t, "m2", last.Message.ID)
+	require.True(t, last.Continues)
+	require.EqualValues(t, 7, last.AfterSeq)
 }
 
 // A message that the reset leaves out, and that was being answered, fails with a typed error; its

@@ -110,7 +110,7 @@ func (r *run) endSandbox(in contract.EndSandboxInput) (hostLost bool) {
 		r.st.ArchiveBehind = "the sandbox's host did not answer when it was ended"
 		workflow.GetLogger(r.ctx).Error("a sandbox could not be ended", "sandbox", sb.ID, "host", sb.Host, "error", err)
 		env := sb.Environment("terminated")
-		env.Reason, env.Message = "unhealthy", errorInfo(err).Message
+		env.Reason, env.Message = "unhealthy", timeouts.ErrorInfo(err).Message
 		r.notify(event.EEError{Environment: env}, event.EETerminated{Environment: env})
 		if werr := workflow.Await(r.ctx, r.outboxEmpty); werr != nil {
 			workflow.GetLogger(r.ctx).Debug("wait ended early", "error", werr)

@@ -117,7 +117,7 @@ func (r *run) unpack() {
 		r.outbox = append(r.outbox, carried)
 	}
 	if u := r.st.UnderWay; u != nil {
-		r.cur = &turn{queued: u.Queued, asked: r.st.Sandbox != nil, lost: u.Lost, interrupted: u.Interrupted, reason: u.Reason, waiting: u.Waiting}
+		r.cur = &turn{queued: u.Queued, after: u.AfterSeq, anchor: u.Anchor, asked: r.st.Sandbox != nil, lost: u.Lost, interrupted: u.Interrupted, reason: u.Reason, waiting: u.Waiting}
 		if u.Lost != nil {
 			r.cur.hosts = u.Lost.Times - u.Lost.Parks
 		}

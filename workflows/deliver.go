@@ -51,11 +51,21 @@ func (r *run) mayWrite() bool {
 	return r.begun && !r.writing && (r.cur == nil || r.cur.live || r.cur.parked)
 }
 
+// alone waits until the workflow writes nothing, and keeps it from that until done is called:
+// two that take an epoch would fence each other.
+func (r *run) alone() (done func(), err error) {
+	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
+		return nil, err
+	}
+	r.writing = true
+	return func() { r.writing = false }, nil
+}
+
 // write sends the notice to the running turn, or appends it when none runs.
 func (r *run) write(ctx workflow.Context, n *notice) error {
 	cur := r.cur
 	for wait := firstRetry; r.runs(cur); wait = min(2*wait, lastRetry) {
-		out, err := r.control(ctx, contract.ControlInput{ID: n.key, Events: n.events, Options: n.options})
+		out, err := r.control(ctx, contract.ControlInput{ID: n.key, Events: n.events, Options: n.options, Bounds: r.bounds()})
 		if out.Handed || timeouts.IsPermanent(err) {
 			return err
 		}
@@ -64,7 +74,7 @@ func (r *run) write(ctx workflow.Context, n *notice) error {
 	if len(n.events) == 0 {
 		return nil
 	}
-	_, err := r.emit(ctx, contract.EmitInput{Key: n.key, Events: n.events, Anchor: r.st.LastBlockID})
+	_, err := r.emit(ctx, contract.EmitInput{Key: n.key, Events: n.events, Anchor: r.st.LastBlockID}, func() bool { return false })
 	return err
 }
 

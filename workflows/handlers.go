@@ -27,7 +27,7 @@ func (r *run) listen(ctx workflow.Context) error {
 		update(r, session.UpdateConfigure, r.configureUpdate, r.validateConfigure),
 		update(r, session.UpdateRespond, func(ctx workflow.Context, req session.RespondRequest) (any, error) { return nil, r.respond(ctx, req) }, r.validateRespond),
 		update(r, session.UpdateEditQueue, r.editQueue, r.validateEditQueue),
-		update(r, session.UpdateSpawn, r.spawn, r.validateSpawn),
+		update(r, session.UpdateSpawn, r.spawn, func(req session.SpawnRequest) error { return r.validateSpawn(req, r.used()) }),
 		update(r, session.UpdateEvict, r.evict, r.validateEvict),
 		workflow.SetUpdateHandler(r.ctx, session.UpdateClose, r.closeUpdate),
 		r.listenQueries(),
@@ -180,7 +180,7 @@ func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest
 			return session.InterruptReply{Running: r.cur != nil, Receipt: &rec}, session.ToTemporal(err)
 		}
 	}
-	reply.Running = r.interruptTree(ctx, req.Reason)
+	reply.Running = r.interruptTree(req.Reason)
 	if req.ClearQueue {
 		reply.Cancelled = r.clearQueue(req.Reason)
 	}
@@ -197,11 +197,8 @@ func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest
 
 // interruptTree interrupts the session and its children, and reports whether any of them
 // ran. A child ends with its work, so a live one runs.
-func (r *run) interruptTree(ctx workflow.Context, reason string) bool {
-	if r.interrupt(reason) {
-		return true
-	}
-	return len(r.st.Children) > 0
+func (r *run) interruptTree(reason string) bool {
+	return r.interrupt(reason) || len(r.st.Children) > 0
 }
 
 // validateConfigure checks the resulting metadata: it is carried from run to run, so many
@@ -314,7 +311,8 @@ func (r *run) validateEvict(req session.EvictRequest) error {
 	if session.EvictsBusy(req.Reason) {
 		return nil // it waits for the turn's end
 	}
-	if r.cur != nil && (!r.cur.parked || r.st.Sandbox != nil) || r.runnable() || r.shares() {
+	ending := r.cur == nil && r.st.Sandbox != nil && !r.idling
+	if r.cur != nil && (!r.cur.parked || r.st.Sandbox != nil) || r.runnable() || r.shares() || ending {
 		return session.ErrBusy
 	}
 	return nil

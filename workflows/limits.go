@@ -3,6 +3,7 @@ package workflows
 import (
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -15,6 +16,23 @@ func (r *run) used() limits.Used {
 		u.Work += workflow.Now(r.ctx).Sub(r.cur.began)
 	}
 	return u
+}
+
+// usedNow is used with what the running turn has used, which its host knows. It asks only if a
+// child has a part of a limit.
+func (r *run) usedNow(ctx workflow.Context, childID string) limits.Used {
+	if cur, l := r.cur, r.st.Limits; r.runs(cur) && (l.CostUSD > 0 || l.Tokens > 0) {
+		out, err := r.control(ctx, contract.ControlInput{ID: "used-" + childID, Usage: true})
+		if err == nil && r.cur == cur { // else it has ended, and counts
+			return r.used().Add(out.Usage, out.CostUSD, 0)
+		}
+	}
+	return r.used()
+}
+
+// bounds returns what binds the running turn now.
+func (r *run) bounds() *contract.Bounds {
+	return &contract.Bounds{Limits: r.st.Limits, Used: r.st.Used()}
 }
 
 // limit returns the limit that was reached; "" for none.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/session"
@@ -32,26 +33,40 @@ func TestALostExecutionIsCounted(t *testing.T) {
 }
 
 // A session that a limit holds back is listed as paused when a message waits, not only when a
-// turn was cut, and as idle when none waits any more; also one that has a sandbox.
+// turn was cut, and as idle when none waits any more; also one that has a sandbox. The limit is
+// listed with it, also one that was changed and is reached all the same.
 func TestAPauseIsListed(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, limited(limits.Limits{Turns: 1}))
 	upserts := upsertsOf(p)
-	status := func() (last any) {
+	listed := func() (status, limit any) {
 		for _, set := range *upserts {
-			last = cmp.Or(set["Status"], last)
+			status, limit = cmp.Or(set["Status"], status), cmp.Or(set["Limit"], limit)
 		}
-		return last
+		return status, limit
+	}
+	idle := func() {
+		status, _ := listed()
+		require.Equal(t, "idle", status)
+	}
+	pausedBy := func(want string) {
+		status, limit := listed()
+		require.Equal(t, "paused", status)
+		require.Equal(t, want, limit)
 	}
 	p.then(
 		func() { p.send("m1", "one") },
-		func() { require.Equal(t, "idle", status()); p.send("m2", "two") },
+		func() { idle(); p.send("m2", "two") },
 		func() {
-			require.Equal(t, "paused", status())
+			pausedBy("the limit of 1 turns is reached")
+			p.update(session.UpdateConfigure, session.Configure{Limits: &limits.Change{Tokens: new(int64(1))}})
+		},
+		func() {
+			pausedBy("the limit of 1 tokens is reached: 15")
 			p.update(session.UpdateInterrupt, session.InterruptRequest{ClearQueue: true})
 		},
-		func() { require.Equal(t, "idle", status()); p.send("m3", "three") },
-		func() { require.Equal(t, "paused", status()) },
+		func() { idle(); p.send("m3", "three") },
+		func() { pausedBy("the limit of 1 tokens is reached: 15") },
 	)
 	p.run()
 	require.Equal(t, []string{"one"}, p.w.prompts("s1"))
@@ -240,6 +255,31 @@ func TestATreeHasOnePurseOfTokens(t *testing.T) {
 	}
 	require.EqualValues(t, 200, of["grandchild"], "half of its parent's part")
 	require.EqualValues(t, 2*15, used, "those of the child and of its own child")
+}
+
+// TestAChildsPartCountsTheRunningTurn: what a turn has used when it spawns is no child's, and
+// a turn that has used everything spawns none.
+func TestAChildsPartCountsTheRunningTurn(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, limited(limits.Limits{CostUSD: 1, Tokens: 1000}))
+	var refused *answer
+	p.then(
+		func() { p.send("m1", "HOLD m1") },
+		func() {
+			p.w.spent = contract.ControlOutput{CostUSD: ptr(0.6), Usage: event.Usage{InputTokens: 300, OutputTokens: 100}}
+			p.update(session.UpdateSpawn, spawnOf("a", "HOLD a"))
+		},
+		func() {
+			require.Len(p, p.snapshot().Children, 1)
+			require.InDelta(p, 0.2, p.snapshot().Children[0].GrantUSD, 1e-9)
+			require.EqualValues(p, 300, p.snapshot().Children[0].GrantTokens)
+			p.w.spent.CostUSD = ptr(0.9)
+			refused = p.update(session.UpdateSpawn, spawnOf("b", "HOLD b"))
+		},
+		func() { p.update(session.UpdateClose) },
+	)
+	p.run()
+	require.ErrorContains(t, refused.err, "limits: of the spawning session: the limit of $1 is reached")
 }
 
 // What the children of a session had used before it was closed still counts when it is open again.

@@ -96,13 +96,3 @@ func (r *run) decide(id string, answer permission.Decision) bool {
 	}
 	return known
 }
-
-// withdrawn returns the events that end the requests of an interrupted parked turn.
-func (r *run) withdrawn() (events []event.Payload) {
-	if r.cur.lost != nil {
-		for _, id := range r.cur.lost.Parked.Open() {
-			events = append(events, event.PermissionResolved{RequestID: id, Decision: "cancelled"})
-		}
-	}
-	return events
-}

@@ -154,7 +154,8 @@ func TestReconcileWhateverTheHostAnswers(t *testing.T) {
 	}
 }
 
-// The reconciler starts where its last run ended, and returns where the next one starts.
+// The reconciler starts where its last run ended, and returns where the next one starts, also
+// if it could not look for lost hosts.
 func TestReconcilerContinuesWhereItWas(t *testing.T) {
 	t.Parallel()
 	next := start.Add(time.Hour)
@@ -164,10 +165,15 @@ func TestReconcilerContinuesWhereItWas(t *testing.T) {
 	env.SetTestTimeout(time.Minute)
 	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	var asked []contract.ReconcileTerminatedInput
+	looked := false
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.ReconcileTerminatedInput) (contract.ReconcileTerminatedOutput, error) {
 		asked = append(asked, in)
 		return contract.ReconcileTerminatedOutput{Next: next}, nil
 	}, activity.RegisterOptions{Name: contract.ActivityReconcileTerminated})
+	env.RegisterActivityWithOptions(func(context.Context) error {
+		looked = true
+		return temporal.NewNonRetryableApplicationError("the index does not answer", "", nil)
+	}, activity.RegisterOptions{Name: contract.ActivityEvictLost})
 	env.SetLastCompletionResult(start)
 	env.ExecuteWorkflow(reconcile.Scheduled)
 	require.NoError(t, env.GetWorkflowError())
@@ -175,4 +181,5 @@ func TestReconcilerContinuesWhereItWas(t *testing.T) {
 	require.NoError(t, env.GetWorkflowResult(&got))
 	require.Equal(t, next, got)
 	require.Equal(t, []contract.ReconcileTerminatedInput{{After: start}}, asked)
+	require.True(t, looked)
 }

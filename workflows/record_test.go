@@ -104,6 +104,13 @@ var scenes = []scene{
 		r.update(id, session.UpdateSpawn, spawnOf("child-3", "HOLD three"))
 		r.held("child-3")
 	}},
+	{name: "spawn-in-a-turn", input: func(in *session.Input) { in.Options.Limits = limits.Limits{Tokens: 1000} }, play: func(r *recorder, id string) {
+		r.hold(id, "m1")
+		r.update(id, session.UpdateSpawn, spawnOf("child-5", "one"))
+		r.until(id, func(s session.Snapshot) bool { return len(s.Children) == 0 })
+		r.letGo(id)
+		r.turns(id, 1)
+	}},
 	{name: "update-respond", play: func(r *recorder, id string) {
 		r.hold(id, "m1")
 		r.update(id, session.UpdateRespond, session.RespondRequest{RequestID: "r1", Allow: true})
@@ -267,8 +274,8 @@ var scenes = []scene{
 //
 //	SOJOURN_RECORD_HISTORIES=reset,terminated go test -run TestRecordHistories ./workflows
 //
-// A history without a scene is from before a change id: it is kept. Until 1.0 no session
-// must outlive a change; from then on old histories stay and a change needs a change id.
+// A history without a scene is from before a change id: it is kept. Those of earlier days are
+// in testdata/frozen and are never recorded anew.
 func TestRecordHistories(t *testing.T) {
 	wanted := os.Getenv("SOJOURN_RECORD_HISTORIES")
 	if wanted == "" {

@@ -1,10 +1,12 @@
 package workflows
 
 import (
+	"archive/zip"
 	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,19 +24,40 @@ import (
 	"github.com/sojourn-run/sojourn/workflows/reconcile"
 )
 
-const historyDir = "testdata/history"
+const (
+	historyDir = "testdata/history"
+	// frozenDir has all histories of earlier days, a zip file for each day. Sessions from then
+	// may be open for ever, so these files are never changed.
+	frozenDir = "testdata/frozen"
+)
 
 // TestReplay runs today's workflow against the histories that were recorded on a real
-// server. A change that makes one fail would break open sessions; see TestRecordHistories.
+// server, today and earlier. A change that makes one fail would break open sessions; see
+// TestRecordHistories.
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(historyDir, "*.json"))
+	frozen, err := filepath.Glob(filepath.Join(frozenDir, "*.zip"))
+	require.NoError(t, err)
+	require.NotEmpty(t, frozen)
+	replayAll(t, "today", os.DirFS(historyDir))
+	for _, file := range frozen {
+		day, err := zip.OpenReader(file)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, day.Close()) })
+		replayAll(t, strings.TrimSuffix(filepath.Base(file), ".zip"), day)
+	}
+}
+
+// replayAll replays the histories of a day.
+func replayAll(t *testing.T, day string, tree fs.FS) {
+	t.Helper()
+	files, err := fs.Glob(tree, "*.json")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
+		t.Run(day+" "+strings.TrimSuffix(file, ".json"), func(t *testing.T) {
 			t.Parallel()
-			h := readHistory(t, file)
+			h := readHistory(t, tree, file)
 			r := worker.NewWorkflowReplayer()
 			r.RegisterWorkflowWithOptions(Session, workflow.RegisterOptions{Name: session.WorkflowType})
 			r.RegisterWorkflowWithOptions(reconcile.Session, workflow.RegisterOptions{Name: session.ReconcileType})
@@ -49,7 +72,7 @@ func TestReplay(t *testing.T) {
 // A replay must be able to fail.
 func TestReplayFindsAChange(t *testing.T) {
 	t.Parallel()
-	h := readHistory(t, filepath.Join(historyDir, "update-send.json"))
+	h := readHistory(t, os.DirFS(historyDir), "update-send.json")
 	r := worker.NewWorkflowReplayer()
 	r.RegisterWorkflowWithOptions(func(ctx workflow.Context, in session.Input) (session.Output, error) {
 		return session.Output{}, workflow.Sleep(ctx, 1)
@@ -66,7 +89,7 @@ func TestEveryMessageKindHasAHistory(t *testing.T) {
 	for _, kind := range kinds {
 		file := filepath.Join(historyDir, kind+".json")
 		require.FileExists(t, file, "SOJOURN_RECORD_HISTORIES=1 go test -run TestRecordHistories ./workflows, with a scene for it")
-		require.Contains(t, messagesIn(readHistory(t, file)), kind)
+		require.Contains(t, messagesIn(readHistory(t, os.DirFS(historyDir), kind+".json")), kind)
 	}
 }
 
@@ -110,9 +133,9 @@ func messagesIn(h *historypb.History) []string {
 	return kinds
 }
 
-func readHistory(t *testing.T, file string) *historypb.History {
+func readHistory(t *testing.T, tree fs.FS, file string) *historypb.History {
 	t.Helper()
-	data, err := os.ReadFile(file)
+	data, err := fs.ReadFile(tree, file)
 	require.NoError(t, err)
 	h, err := client.HistoryFromJSON(bytes.NewReader(data), client.HistoryJSONOptions{})
 	require.NoError(t, err)

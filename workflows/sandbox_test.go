@@ -176,6 +176,26 @@ func TestEvictWhileTheSandboxEnds(t *testing.T) {
 	require.Equal(t, []string{"one", "two"}, p.w.prompts("s1"))
 }
 
+// A message that arrives while the sandbox ends, which may take as long as the archive is
+// away, waits to run: the session is not idle.
+func TestNotIdleWhileAMessageWaitsForTheSandboxToEnd(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	var waiting session.Inspection
+	p.w.ending = func() {
+		p.w.ending = nil
+		look := (&answer{}).callbacks()
+		look.OnComplete = func(any, error) { waiting = p.inspect() }
+		p.env.UpdateWorkflow(session.UpdateSend, "", look, session.Message{ID: "m2", Text: "two"})
+	}
+	p.then(func() { p.send("m1", "one") }, func() { p.update(session.UpdateEvict) })
+	p.run()
+	require.Empty(t, waiting.CurrentExecution)
+	require.Len(t, waiting.Queued, 1)
+	require.Equal(t, "waiting for a sandbox", waiting.Phase)
+	require.Equal(t, []string{"one", "two"}, p.w.prompts("s1"))
+}
+
 func TestHostLost(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)

@@ -252,7 +252,7 @@ func (r *run) due() bool {
 
 // finished reports whether an ephemeral session has done its work.
 func (r *run) finished() bool {
-	return r.in.Unlisted() && r.begun && r.st.Turns > 0 && len(r.st.Queue) == 0 && len(r.st.Children) == 0 && r.outboxEmpty()
+	return r.in.Unlisted() && r.begun && r.st.Executions > 0 && len(r.st.Queue) == 0 && len(r.st.Children) == 0 && r.outboxEmpty()
 }
 
 // outboxEmpty reports whether every notice is written.

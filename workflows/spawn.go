@@ -10,12 +10,14 @@ import (
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows/children"
 	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
-func (r *run) validateSpawn(req session.SpawnRequest) error {
+// validateSpawn refuses a child of a session that has used what is given.
+func (r *run) validateSpawn(req session.SpawnRequest, used limits.Used) error {
 	if err := r.open(); err != nil {
 		return err
 	}
@@ -25,31 +27,30 @@ func (r *run) validateSpawn(req session.SpawnRequest) error {
 	if n := len(r.st.Children); n >= session.MaxChildren && !r.hasChild(req.ID) {
 		return session.Invalid("children", fmt.Sprintf("%d live already", n), fmt.Sprintf("at most %d at once", session.MaxChildren))
 	}
-	return children.Check(req, r.in.SessionID, r.options(), r.used())
+	return children.Check(req, r.in.SessionID, r.options(), used)
 }
 
 // spawn starts a child session and returns when it runs, or when the next run has to start
 // it. A repeat returns the same child.
-func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (session.SpawnReply, error) {
+func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (reply session.SpawnReply, err error) {
 	req.ToolUseID = cmp.Or(req.ToolUseID, "spawn-"+req.ID)
-	reply := session.SpawnReply{ChildID: req.ID, ToolUseID: req.ToolUseID, Depth: r.in.Depth() + 1}
+	reply = session.SpawnReply{ChildID: req.ID, ToolUseID: req.ToolUseID, Depth: r.in.Depth() + 1}
 	// What a reopened session has used is known once it has begun.
 	if err := workflow.Await(ctx, func() bool { return r.begun }); err != nil {
 		return reply, err
 	}
+	used := r.usedNow(ctx, req.ID)
 	if c := r.child(req.ID); c != nil {
 		reply.Starting = c.RunID == ""
 		return reply, nil
 	}
-	if err := r.validateSpawn(req); err != nil {
+	if err := r.validateSpawn(req, used); err != nil {
 		return reply, session.ToTemporal(err)
 	}
-	msg, err := withID(ctx, req.Message)
-	if err != nil {
+	if req.Message, err = withID(ctx, req.Message); err != nil {
 		return reply, err
 	}
-	req.Message = msg
-	part := children.Grant(&req.Options.Limits, r.st.Limits, r.used())
+	part := children.Grant(&req.Options.Limits, r.st.Limits, used)
 	r.st.Children = append(r.st.Children, children.New(req, children.Inherit(req.Options, r.options()), part))
 	r.st.Spawns = append(r.st.Spawns, req)
 	s := r.startChild(req)
@@ -123,7 +124,7 @@ func (r *run) startChild(req session.SpawnRequest) *starting {
 // started, because Temporal would drop a pending start with the run.
 func (r *run) runChild(ctx workflow.Context, req session.SpawnRequest, s *starting, out *session.Output) error {
 	in := r.childInput(ctx, req)
-	future := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, children.Options(req.ID, in.Options.Title)), session.WorkflowType, in)
+	future := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, children.Options(in)), session.WorkflowType, in)
 	r.busy++
 	var started workflow.Execution
 	err := future.GetChildWorkflowExecution().Get(ctx, &started)

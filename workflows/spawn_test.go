@@ -385,3 +385,21 @@ func TestCostOfTheTree(t *testing.T) {
 	)
 	p.run()
 }
+
+// TestEphemeralWithoutATurn: an ephemeral session whose only message is cancelled before it ran
+// has done its work.
+func TestEphemeralWithoutATurn(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, func(in *session.Input) {
+		in.Ephemeral, in.First = true, &session.Message{ID: "m1", Text: "never"}
+	})
+	var cancelled *answer
+	p.w.beginning = func() {
+		p.w.beginning = nil
+		cancelled = p.update(session.UpdateEditQueue, session.QueueEdit{MessageID: "m1", Cancel: true, Reason: "not any more"})
+	}
+	out := p.runOpen()
+	require.NoError(t, cancelled.refused)
+	require.Zero(t, out.Turns)
+	require.Empty(t, p.w.prompts("s1"))
+}

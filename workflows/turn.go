@@ -39,7 +39,7 @@ type turn struct {
 	parked  bool
 	// lost is the last lost host.
 	lost *session.Lost
-	// asked is set for a turn that the previous run left in a sandbox, until its RunTurn
+	// asked is set for a turn that an earlier run left in a sandbox, until its RunTurn
 	// has returned: the agent may have the message, so an interrupt has to reach it.
 	asked bool
 	// offers are the messages that it is to be offered, in order, with the one that it is
@@ -99,6 +99,7 @@ func (r *run) dequeue() (q session.Queued) {
 // startTurn makes a message the running one.
 func (r *run) startTurn(q session.Queued) {
 	r.cur = &turn{queued: q, after: r.st.LastSeq, anchor: r.st.LastBlockID, interrupted: q.Cancelled != "", reason: q.Cancelled}
+	r.cur.asked = r.takeOverStart() && r.st.Sandbox != nil
 	r.st.Aborted = r.st.Aborted || r.cur.interrupted
 	if r.st.Title == "" {
 		r.st.Title = titleOf(q.Message.Text)
@@ -134,7 +135,6 @@ const maxHosts = 3
 // resumed on another one.
 func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
 	for {
-		r.takeOverStart()
 		r.cur.unsure = r.cur.unsure || len(r.st.Queue.Offered()) > 0 // another agent was offered that
 		if err := r.awaitAnswers(); err != nil {
 			return contract.RunTurnOutput{}, err
@@ -144,11 +144,8 @@ func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
 			r.park(out)
 			continue
 		}
-		if r.catchUp(r.ctx, err) {
-			err = errAnswered
-			if r.cur.found == nil {
-				continue
-			}
+		if r.catchUp(r.ctx, err) && r.cur.found == nil {
+			continue
 		}
 		if r.cur.found != nil && err != nil {
 			return contract.OutputOf(*r.cur.found), nil
@@ -156,7 +153,7 @@ func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
 		if r.st.Sandbox == nil || !timeouts.HostLost(err) {
 			return out, err
 		}
-		r.cur.lost = r.cur.lose(session.Lost{Host: r.st.Sandbox.Host, AfterSeq: r.cur.after, Why: whyLost(err), Ended: r.cur.endedBefore(err)})
+		r.cur.lost = r.cur.lose(session.Lost{Host: r.st.Sandbox.Host, AfterSeq: r.cur.after, Why: timeouts.Reported(err), Ended: r.cur.endedBefore(err)})
 		if end := r.cur.lost.Ended; end != nil { // it may have archived nothing of what it answered
 			r.st.KeepUnarchived(session.Unarchived{AfterSeq: r.cur.after, Anchor: r.cur.anchor, Epoch: r.st.Sandbox.Epoch}, r.st.Queue.Named(end.MessageIDs)...)
 		}
@@ -227,7 +224,7 @@ func (r *run) turnInput(q session.Queued) contract.RunTurnInput {
 	in := contract.RunTurnInput{
 		Agent: r.agent(), Sandbox: *r.st.Sandbox, ExecutionID: q.ExecutionID,
 		Turn: r.nextTurn(), Message: q.Message, Anchor: r.st.LastBlockID, LastSeq: r.st.LastSeq,
-		Steered: r.st.Queue.Offered(), NoProgressMS: r.in.Options.NoProgressMS, Limits: r.st.Limits, MaxTicks: cmp.Or(q.Message.MaxTicks, r.st.MaxTicks), Used: r.used(), Resumes: r.cur.lost, Continues: r.cur.asked, Reset: r.wasReset(),
+		Steered: r.st.Queue.Offered(), NoProgressMS: r.in.Options.NoProgressMS, Bounds: *r.bounds(), MaxTicks: cmp.Or(q.Message.MaxTicks, r.st.MaxTicks), Resumes: r.cur.lost, Continues: r.cur.asked, Reset: r.wasReset(),
 	}
 	if r.takeOverStart() || r.cur.lost != nil {
 		in.AfterSeq, in.Anchor = r.cur.after, r.cur.anchor
@@ -240,15 +237,13 @@ func (r *run) turnInput(q session.Queued) contract.RunTurnInput {
 
 // noteArchive records from which event on the archive may lack answers if the host is lost.
 func (r *run) noteArchive(in contract.RunTurnInput, out contract.RunTurnOutput) {
-	switch {
-	case out.ArchiveBehind == "":
-		r.st.Unarchived = nil
-		return
-	case in.Unarchived != nil:
+	if out.ArchiveBehind == "" || in.Unarchived != nil {
 		r.st.Unarchived = nil
 	}
-	r.st.KeepUnarchived(session.Unarchived{AfterSeq: cmp.Or(in.AfterSeq, in.LastSeq), Anchor: in.Anchor, Epoch: in.Sandbox.Epoch},
-		append([]session.Message{in.Message}, r.st.Queue.Named(out.Result.MessageIDs)...)...)
+	if out.ArchiveBehind != "" {
+		r.st.KeepUnarchived(session.Unarchived{AfterSeq: cmp.Or(in.AfterSeq, in.LastSeq), Anchor: in.Anchor, Epoch: in.Sandbox.Epoch},
+			append([]session.Message{in.Message}, r.st.Queue.Named(out.Result.MessageIDs)...)...)
+	}
 }
 
 // createSandbox waits for a slot on a host, or until the turn is interrupted.
@@ -257,11 +252,11 @@ func (r *run) createSandbox() error {
 	defer cancel()
 	defer r.waitFor(children.AwaitedPlace(r.in))()
 	r.stopWaiting = cancel
-	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
+	done, err := r.alone()
+	if err != nil {
 		return err
 	}
-	r.writing = true
-	defer func() { r.writing = false }()
+	defer done()
 	in := contract.CreateSandboxInput{
 		Agent: r.agent(), Restarts: r.st.Restarts, Lost: r.st.LostSandbox, LastSeq: r.st.LastSeq, Reset: r.wasReset(),
 	}
@@ -273,6 +268,7 @@ func (r *run) createSandbox() error {
 	}
 	r.st.Sandbox, r.st.LostSandbox, r.st.Evict, r.st.Parts = &out.Sandbox, nil, "", out.Parts
 	r.st.Epoch, r.st.LastSeq, r.st.MinTurn, r.epochUnknown, r.unplaced = out.Sandbox.Epoch, out.LastSeq, 0, false, false
+	r.st.LastActivity = workflow.Now(r.ctx) // a host took the turn, or took it over
 	r.publish()
 	return nil
 }
@@ -283,18 +279,18 @@ func (r *run) interruptedEarly(q session.Queued) (contract.RunTurnOutput, error)
 		ExecutionID: q.ExecutionID, MessageID: q.Message.ID,
 		Outcome: session.Interrupted, Reason: r.cur.reason,
 	}
-	emitted, err := r.emitEnd("interrupted-"+q.ExecutionID, q, append(r.withdrawn(), res.Ends())...)
+	emitted, err := r.emitEnd("interrupted-"+q.ExecutionID, q, res.Ends())
 	return emitted.Turn(res), err
 }
 
 // fail records an execution that could not be run: in the conversation, in the stream and
 // in the result.
 func (r *run) fail(q session.Queued, cause error) contract.RunTurnOutput {
-	info := errorInfo(cause)
+	info := timeouts.ErrorInfo(cause)
 	out := contract.RunTurnOutput{Result: session.Result{
 		ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Outcome: session.Failed, Error: &info,
 	}}
-	emitted, err := r.emitEnd("failed-"+q.ExecutionID, q, failureBlock(out.Result), out.Result.Ends())
+	emitted, err := r.emitEnd("failed-"+q.ExecutionID, q, out.Result.FailureBlock(), out.Result.Ends())
 	if r.cur.found != nil {
 		return contract.OutputOf(*r.cur.found)
 	}
@@ -305,15 +301,15 @@ func (r *run) fail(q session.Queued, cause error) contract.RunTurnOutput {
 	return emitted.Turn(out.Result)
 }
 
-// failureBlock returns the block that shows a failed execution in the conversation.
-func failureBlock(res session.Result) event.Payload {
-	return event.ErrorBlock("sojourn-"+res.ExecutionID+"-failed", *res.Error)
-}
-
 // emitEnd ends the running execution, whose agent is not prompted any more: if none ever
 // was, the conversation gets the message from here. If its host was lost it may have ended
 // already; if it was parked its agent may have taken other messages.
 func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (contract.EmitOutput, error) {
+	done, err := r.alone()
+	if err != nil {
+		return contract.EmitOutput{}, err
+	}
+	defer done()
 	in := contract.EmitInput{Key: key, Anchor: r.st.LastBlockID}
 	if r.cur.lost == nil && !r.cur.handed && !r.cur.asked {
 		payloads = append([]event.Payload{event.MessageBlock(q.Message.ID, q.Message.Text, q.Message.Parts)}, payloads...)
@@ -327,7 +323,7 @@ func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (
 			Parked: l.Parked, Parks: l.Parks, Steered: r.st.Queue.Offered(), Unarchived: r.st.Unarchived,
 		}
 	}
-	out, err := r.emit(r.ctx, in)
+	out, err := r.emit(r.ctx, in, func() bool { return r.cur.found != nil })
 	if err == nil && in.Abort != nil {
 		r.st.Unarchived = nil
 	}
@@ -381,26 +377,4 @@ func (t *turn) endedBefore(err error) *session.Result {
 		return t.lost.Ended
 	}
 	return nil
-}
-
-// whyLost returns the error of a host that gave its sandbox up; "" if it reported none.
-func whyLost(err error) string {
-	if app, reported := timeouts.Failure(err).(*temporal.ApplicationError); reported {
-		return app.Message()
-	}
-	return ""
-}
-
-// errorInfo returns an activity's error as the conversation shows it.
-func errorInfo(err error) event.ErrorInfo {
-	switch failure := timeouts.Failure(err).(type) {
-	case *temporal.ApplicationError:
-		return event.ErrorInfo{Message: failure.Message(), Code: failure.Type()}
-	case *temporal.TimeoutError:
-		if timeouts.HostLost(err) {
-			return event.ErrorInfo{Message: "the sandbox's host does not answer; the sandbox is given up", Code: session.TypeHostLost}
-		}
-		return event.ErrorInfo{Message: "the turn took longer than a turn may: " + failure.Error(), Code: session.TypeAgentFailed}
-	}
-	return event.ErrorInfo{Message: err.Error(), Code: session.TypeAgentFailed}
 }

@@ -7,4 +7,4 @@ package workflows
 // the next continue-as-new, so that is the longest idle time of a session plus the
 // namespace's retention.
 //
-// There are none: before the first release histories are recorded anew instead.
+// There are none yet: the first histories that replay for ever are in testdata/frozen.

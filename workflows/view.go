@@ -34,7 +34,7 @@ func (r *run) publish() { r.publishAs(r.status()) }
 
 func (r *run) publishAs(status session.Status) {
 	workflow.SetCurrentDetails(r.ctx, r.details())
-	now := index.Of(r.st, status)
+	now := index.Of(r.st, status, r.pausedBy())
 	if updates := index.Changes(r.published, now, r.in); len(updates) > 0 {
 		if err := workflow.UpsertTypedSearchAttributes(r.ctx, updates...); err != nil {
 			workflow.GetLogger(r.ctx).Error("search attributes could not be set", "error", err)
@@ -63,11 +63,10 @@ func (r *run) snapshot() session.Snapshot {
 
 func (r *run) inspect() session.Inspection {
 	i := session.Inspection{
-		Snapshot: r.snapshot(), Phase: r.phase(), WaitsFor: r.waitingFor, Options: r.options(), CreatedAt: r.in.CreatedAt,
+		Snapshot: r.snapshot(), Phase: r.phase(), WaitsFor: cmp.Or(r.waitingFor, r.pausedBy()), Options: r.options(), CreatedAt: r.in.CreatedAt,
 		LastBlock: r.st.LastBlock, LastTools: append([]ticks.Tool{}, r.st.LastTools...), LastOutcome: r.st.Outcome, Pending: []string{}, Failure: r.st.Failure, ArchiveBehind: r.st.ArchiveBehind,
 		Background: r.st.Background, Parts: r.st.Parts, Epoch: r.st.Epoch, Restarts: r.st.Restarts, HistoryLength: workflow.GetInfo(r.ctx).GetCurrentHistoryLength(),
 	}
-	i.WaitsFor = cmp.Or(i.WaitsFor, r.pausedBy())
 	if r.cur != nil {
 		i.CurrentExecution = r.cur.queued.ExecutionID
 		i.Pending = append(i.Pending, r.cur.waiting...)
@@ -90,6 +89,8 @@ func (r *run) phase() string {
 		return "beginning"
 	case r.pausedBy() != "":
 		return "paused"
+	case r.cur == nil && r.due():
+		return "waiting for a sandbox" // the one before may be ending
 	case r.cur == nil:
 		return "idle"
 	case r.cur.live && r.cur.interrupted:
@@ -107,10 +108,8 @@ func (r *run) phase() string {
 // result returns the result of one of the last executions, by execution or message id; ""
 // is the last one.
 func (r *run) result(id string) (session.Result, error) {
-	for _, rec := range r.st.Receipts {
-		if rec.ExecutionID == id { // it never ran if the message was folded into another
-			id = rec.MessageID
-		}
+	if rec, err := r.receipt(id); err == nil { // its execution never ran if the message was folded into another
+		id = rec.MessageID
 	}
 	for _, res := range slices.Backward(r.st.Results) {
 		if id == "" || res.ExecutionID == id || res.MessageID == id {
@@ -120,7 +119,7 @@ func (r *run) result(id string) (session.Result, error) {
 	if r.hasToRun(id) {
 		return session.Result{}, session.ToTemporal(fmt.Errorf("execution %q: %w", id, session.ErrBusy))
 	}
-	return session.Result{}, session.ToTemporal(fmt.Errorf("execution %q: %w", id, session.ErrNotFound))
+	return session.Result{}, session.ToTemporal(&session.NoMessageError{SessionID: r.in.SessionID, ID: id})
 }
 
 // receipt returns the receipt of an execution, by its id or its message's.
@@ -130,7 +129,7 @@ func (r *run) receipt(id string) (session.Receipt, error) {
 			return rec, nil
 		}
 	}
-	return session.Receipt{}, session.ToTemporal(fmt.Errorf("execution %q: %w", id, session.ErrNotFound))
+	return session.Receipt{}, session.ToTemporal(&session.NoMessageError{SessionID: r.in.SessionID, ID: id})
 }
 
 // hasToRun reports whether an execution runs or waits, by execution or message id.

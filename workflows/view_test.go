@@ -309,6 +309,7 @@ func TestHostFollowsATakeover(t *testing.T) {
 		},
 		func() {
 			require.Equal(t, []any{"h1", nil, "h2"}, hosts(), "taken, lost, and it runs on another")
+			require.Contains(t, (*upserts)[len(*upserts)-1], "LastActivity", "with the takeover")
 			require.NoError(t, p.w.letGo("s1"))
 		},
 	)

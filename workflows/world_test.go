@@ -88,6 +88,8 @@ type world struct {
 	unsteered int
 	forgets   bool
 	mute      bool
+	// spent is what a held turn has used so far.
+	spent contract.ControlOutput
 	// slow leaves the next message without an answer until answerSteer.
 	slow      bool
 	offered   []byte
@@ -107,9 +109,9 @@ type world struct {
 	// entered is called when a turn is held.
 	entered func(contract.RunTurnInput)
 	// beginning is called inside Begin, ending inside EndSandbox, before it ends, finishing
-	// inside Finish, and refusing when a message is refused that was sent to the working
-	// agent.
-	beginning, ending, finishing, refusing func()
+	// inside Finish, catching inside CatchUp, and refusing when a message is refused that was
+	// sent to the working agent.
+	beginning, ending, finishing, catching, refusing func()
 	// made are the last sandboxes, by session. lostShares of those in a parent's sandbox are
 	// on a host that does not answer.
 	made       map[string]session.Sandbox
@@ -450,7 +452,9 @@ func (w *world) SendControl(ctx context.Context, in contract.ControlInput) (cont
 		delete(w.running, in.SessionID)
 		return contract.ControlOutput{Handed: true}, w.complete(h.token, w.interrupted(h.turn, in.Interrupt.Reason), nil)
 	}
-	return contract.ControlOutput{Handed: true}, nil
+	out := w.spent
+	out.Handed = true
+	return out, nil
 }
 
 // answerSteer has the turn take the message that it left without an answer.
@@ -545,6 +549,9 @@ func (w *world) CatchUp(ctx context.Context, in contract.CatchUpInput) (contract
 	}
 	out := *w.ahead
 	w.ahead = nil
+	if w.catching != nil {
+		w.catching()
+	}
 	return out, nil
 }
 

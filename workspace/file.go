@@ -29,8 +29,9 @@ type File struct {
 	ModTime time.Time
 	// Link is a symlink's target, bytes as Path is.
 	Link string
-	// Held means that the entry is in the archive but not in the sandbox: a symlink
-	// that leads outside is not restored.
+	// Held means that the entry is in the archive but not in the sandbox: it could not
+	// be restored there (a symlink that leads outside, a damaged content, a name that
+	// the file system does not take).
 	Held bool
 
 	// pieces are the content, in order.

@@ -221,10 +221,13 @@ func (s *Store) there(p piece) bool {
 
 func (s *Store) good(p piece) bool { return s.there(p) && !s.packs[p.Pack].wasteful }
 
-// remember records where the contents of a file are.
+// remember records where the contents of a file are; those of one that is held may
+// be damaged.
 func (s *Store) remember(f File) {
 	for _, p := range f.pieces {
-		s.pieces[p.Sum] = p
+		if !f.Held {
+			s.pieces[p.Sum] = p
+		}
 		s.notePack(p.Pack)
 	}
 }

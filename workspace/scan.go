@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,12 +88,16 @@ func (s *scan) run(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	if err := s.compare(ctx); err != nil {
+	err := s.compare(ctx)
+	_, unread := errors.AsType[*ReadError](err)
+	if err != nil && !unread {
 		return errors.Join(err, s.store.Flush(ctx))
 	}
+	// What was read until then is archived; the rest may exist.
+	s.partial = s.partial || unread
 	s.carry()
 	s.observeGone()
-	return s.store.Commit(ctx, s.files)
+	return errors.Join(err, s.store.Commit(ctx, s.files))
 }
 
 func (s *scan) compare(ctx context.Context) error {
@@ -117,6 +122,10 @@ func (s *scan) compare(ctx context.Context) error {
 }
 
 func (s *scan) file(ctx context.Context, f sandbox.File) error {
+	if checkPath(f.Path) != nil {
+		s.leave("%.200q…, whose path is %d bytes", f.Path, len(f.Path)) // one refused path would refuse all
+		return nil
+	}
 	switch f.Mode.Type() {
 	case fs.ModeDir:
 		if f.Unreadable {
@@ -144,7 +153,7 @@ func (s *scan) regular(ctx context.Context, f sandbox.File) error {
 		s.keep(f.Path, fmt.Sprintf("over %d MiB in all", maxBytes>>20))
 		return nil
 	}
-	now := File{Path: f.Path, Mode: f.Mode, ModTime: f.ModTime.UTC()}
+	now := File{Path: f.Path, Mode: f.Mode, ModTime: timeOf(f)}
 	if last := s.last[f.Path]; last.stamp != "" && last.stamp == f.Stamp && s.store.Has(last.file) {
 		s.add(now.WithContent(last.file))
 		return nil
@@ -172,6 +181,15 @@ func (s *scan) regular(ctx context.Context, f sandbox.File) error {
 	s.add(now)
 	s.observe(now, start.data)
 	return nil
+}
+
+// timeOf returns a file's time, or zero for one that a manifest could not have or a
+// restore could not set: a file system may have any, and an agent may set it.
+func timeOf(f sandbox.File) time.Time {
+	if !time.Unix(0, f.ModTime.UnixNano()).Equal(f.ModTime) {
+		return time.Time{}
+	}
+	return f.ModTime.UTC()
 }
 
 func bodyOf(f sandbox.File) io.Reader {
@@ -207,17 +225,32 @@ func (s *scan) carry() {
 		if s.found[f.Path] != absent {
 			continue
 		}
-		f.Held = f.Held || s.held[f.Path]
 		dir := path.Dir(f.Path)
 		if (f.Held || s.mayExist(f.Path)) && (dir == "." || s.found[dir] == folder) {
 			s.add(f)
 			if f.Held {
-				s.leave("symlink %q, which leads outside and is not made again", f.Path)
+				s.leave("%s", cmp.Or(s.held[f.Path], heldOf(f)))
 			}
 			continue
 		}
 		delete(s.last, f.Path)
 	}
+}
+
+// heldOf describes an entry that is in the archive only.
+func heldOf(f File) string {
+	if f.Mode.Type() == fs.ModeSymlink && !sandbox.LinkStays(f.Path, f.Link) {
+		return linkHeld(f.Path)
+	}
+	return notRestored(f.Path)
+}
+
+func linkHeld(path string) string {
+	return fmt.Sprintf("symlink %q, which leads outside and is not made again", path)
+}
+
+func notRestored(path string) string {
+	return fmt.Sprintf("%q, which could not be restored and stays as it is archived", path)
 }
 
 // mayExist reports whether a path that was not found may exist all the same.

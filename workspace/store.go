@@ -52,6 +52,9 @@ type Store struct {
 type head struct {
 	Version int    `json:"version"`
 	Epoch   uint64 `json:"epoch"`
+	// Opener is random, of the writer that opened the workspace last: no two puts
+	// of heads have the same bytes, and so the same tag.
+	Opener string `json:"opener,omitempty"`
 	// Rev is random. It identifies whose put it was if the answer was lost. It is ""
 	// for a workspace that was sealed before anything was archived.
 	Rev   string `json:"rev,omitempty"`
@@ -68,8 +71,9 @@ const (
 )
 
 // Open reads the manifest of a session's workspace. An epoch other than 0 is for
-// a writer: no earlier one can commit any more, and their unfinished objects are
-// deleted. Errors: [archive.ErrFenced], [archive.ErrCorrupt].
+// a writer: none that opened it before, with this epoch or an earlier one, can
+// commit any more, and their unfinished objects are deleted. Errors:
+// [archive.ErrFenced], [archive.ErrCorrupt].
 func Open(ctx context.Context, a *archive.Archive, session string, epoch uint64) (*Store, error) {
 	objects, err := a.Objects(session, "workspace")
 	s := &Store{objects: objects, session: session, epoch: epoch}
@@ -88,8 +92,12 @@ func (s *Store) open(ctx context.Context) error {
 			return err
 		}
 	}
-	err := archive.Retry(ctx, func() error {
+	var before []archive.ObjectInfo
+	err := archive.Retry(ctx, func() (err error) {
 		s.packs, s.pieces = map[string]*pack{}, map[digest]piece{}
+		if before, err = s.list(ctx); err != nil {
+			return err
+		}
 		if err := s.takeHead(ctx); err != nil {
 			return err
 		}
@@ -101,14 +109,28 @@ func (s *Store) open(ctx context.Context) error {
 	for _, f := range s.files {
 		s.remember(f)
 	}
+	err = s.sweep(ctx, before)
 	s.countLive()
-	if s.epoch == 0 {
-		return nil
-	}
-	return s.sweep(ctx)
+	return err
 }
 
-// takeHead reads the head; a writer also puts its epoch into it.
+// list returns the objects that there are, for a writer.
+func (s *Store) list(ctx context.Context) (all []archive.ObjectInfo, err error) {
+	if s.epoch == 0 {
+		return nil, nil
+	}
+	for o, err := range s.objects.All(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// takeHead reads the head. A writer also puts its own in place of it, even if the
+// epoch is the same: a put that is still under way is refused from now on, since
+// its packs will be swept.
 func (s *Store) takeHead(ctx context.Context) (err error) {
 	if s.head, s.tag, err = s.readHead(ctx); err != nil {
 		return err
@@ -119,13 +141,13 @@ func (s *Store) takeHead(ctx context.Context) (err error) {
 	if s.tag == "" {
 		s.head = head{Version: headVersion}
 	}
-	if s.epoch == 0 || s.head.Epoch == s.epoch {
+	if s.epoch == 0 {
 		return nil
 	}
 	if s.head.Epoch > s.epoch {
 		return s.fenced(s.head)
 	}
-	s.head.Epoch = s.epoch
+	s.head.Epoch, s.head.Opener = s.epoch, rand.Text()
 	s.tag, err = s.swapHead(ctx, s.head)
 	return err
 }
@@ -192,6 +214,20 @@ func (s *Store) Commit(ctx context.Context, files []File) error {
 	return nil
 }
 
+// hold marks the entries with these paths as held, and no others. Their contents
+// may be damaged: the same one is stored again if another file has it.
+func (s *Store) hold(ctx context.Context, held map[string]string) error {
+	files := slices.Clone(s.files)
+	for i := range files {
+		if _, files[i].Held = held[files[i].Path]; files[i].Held {
+			for _, p := range files[i].pieces {
+				delete(s.pieces, p.Sum)
+			}
+		}
+	}
+	return s.Commit(ctx, files)
+}
+
 func (s *Store) commit(ctx context.Context, files []File) error {
 	slices.SortFunc(files, comparePaths)
 	if err := checkFiles(files); err != nil {
@@ -205,14 +241,15 @@ func (s *Store) commit(ctx context.Context, files []File) error {
 			return fmt.Errorf("the content of %q is not stored", f.Path)
 		}
 	}
-	if err := s.objects.Fence(ctx, s.epoch); err != nil {
-		return err
-	}
 	levels, err := s.writePages(ctx, files)
 	if err != nil {
 		return err
 	}
 	if err := s.waitUploads(ctx); err != nil {
+		return err
+	}
+	// After the uploads, which take the longest: whoever takes an epoch meanwhile has the session.
+	if err := s.objects.Fence(ctx, s.epoch); err != nil {
 		return err
 	}
 	if err := s.putHead(ctx, files, levels); err != nil {
@@ -260,13 +297,12 @@ func (s *Store) putAfterAll(ctx context.Context, h head, cause error) (tag strin
 	return "", archive.ErrChanged
 }
 
-// sweep deletes the objects that the manifest does not name.
-func (s *Store) sweep(ctx context.Context) error {
+// sweep deletes the objects that the manifest does not name, of those that there
+// were before the head was taken: their writers can't commit any more. A later
+// object may be that of a writer that has opened the workspace since.
+func (s *Store) sweep(ctx context.Context, before []archive.ObjectInfo) error {
 	var dead []string
-	for o, err := range s.objects.All(ctx) {
-		if err != nil {
-			return err
-		}
+	for _, o := range before {
 		name, packed := strings.CutPrefix(o.Name, packsFolder)
 		if p := s.packs[name]; packed && p != nil {
 			p.size = o.Size

@@ -330,3 +330,75 @@ func TestWorkspaceFileAsJSON(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &back))
 	require.True(t, f.equal(back))
 }
+
+// slowWire delays the puts of an object, so that another writer comes before them.
+type slowWire struct {
+	object string
+	// before is called once with the first such put still to be sent.
+	before func()
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *slowWire) RoundTrip(r *http.Request) (*http.Response, error) {
+	if before := w.before; before != nil && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, w.object) {
+		w.before = nil
+		before()
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// A put of the head that its writer has given up is refused once another writer of the same
+// epoch has opened the workspace, which deletes the packs that the put names.
+func TestWorkspaceRefusesALatePut(t *testing.T) {
+	t.Parallel()
+	namespace := strings.ToLower(cryptorand.Text())
+	wire := &slowWire{object: headName}
+	a := archiveIn(t, namespace, wire)
+	before, after := tree{"a": "one"}, tree{"a": "one", "b": "two"}
+	epoch := take(t, a, "s1")
+	late := openStore(t, a, "s1", epoch)
+	before.commit(t, late)
+	var now *Store
+	wire.before = func() { now = openStore(t, archiveIn(t, namespace, http.DefaultTransport), "s1", epoch) }
+	require.ErrorIs(t, late.Commit(t.Context(), after.files(t, late)), archive.ErrChanged)
+	require.Equal(t, before, treeIn(t, openStore(t, a, "s1", 0)))
+	after.commit(t, now)
+	require.Equal(t, after, treeIn(t, openStore(t, a, "s1", 0)))
+}
+
+// A writer that is delayed at any request while it opens the workspace deletes nothing that
+// another one has committed meanwhile, with its own epoch or the next one.
+func TestWorkspaceOpenedLateDeletesNothing(t *testing.T) {
+	t.Parallel()
+	namespace := strings.ToLower(cryptorand.Text())
+	a := archiveIn(t, namespace, http.DefaultTransport)
+	for _, next := range []bool{false, true} {
+		for at := 1; at <= 8; at++ {
+			id := fmt.Sprintf("s-%v-%d", next, at)
+			epoch := take(t, a, id)
+			w := openStore(t, a, id, epoch)
+			tree{"a": "one"}.commit(t, w)
+			tree{"b": "never committed"}.files(t, w)
+			require.NoError(t, w.Flush(t.Context()))
+			after := tree{"a": "one", "c": "two"}
+			requests := &teststack.Wire{}
+			late := archiveIn(t, namespace, requests)
+			before := requests.Count()
+			requests.Cut = func(n int) (bool, bool) {
+				if n == before+at {
+					if next {
+						epoch = take(t, a, id)
+					}
+					after.commit(t, openStore(t, a, id, epoch))
+				}
+				return false, false
+			}
+			_, _ = Open(t.Context(), late, id, epoch) // it may be fenced
+			require.Greater(t, requests.Count(), before)
+			if requests.Count() < before+at {
+				continue
+			}
+			require.Equal(t, after, treeIn(t, openStore(t, a, id, 0)), id)
+		}
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,10 +32,9 @@ type Syncer struct {
 	store *Store
 	// last are the files as they were last read, by path.
 	last map[string]readFile
-	// lost describes what could not be restored.
-	lost []string
-	// held are the links that were not restored.
-	held map[string]bool
+	// held describes what could not be restored, by path; the manifest has it too,
+	// without the reasons.
+	held map[string]string
 	// reads counts files that were read.
 	reads int
 }
@@ -51,7 +49,7 @@ type readFile struct {
 // NewSyncer returns the syncer of a session's sandbox, which has the epoch. It
 // sends no request yet.
 func NewSyncer(a *archive.Archive, sb sandbox.Sandbox, session string, epoch uint64) *Syncer {
-	return &Syncer{archive: a, sb: sb, session: session, epoch: epoch, last: map[string]readFile{}, held: map[string]bool{}}
+	return &Syncer{archive: a, sb: sb, session: session, epoch: epoch, last: map[string]readFile{}}
 }
 
 // Provision writes the archived files into a new sandbox, or, if none were ever
@@ -94,9 +92,7 @@ func (s *Syncer) sync(ctx context.Context, unlock bool) (seen []Observation, lef
 	// A scan that was interrupted may have changed the archive without getting an
 	// answer; opening the store again, once, shows it.
 	for again := s.store != nil; ; again = false {
-		now := &scan{
-			Syncer: s, unlock: unlock, started: time.Now(), found: map[string]kind{}, kept: map[string]bool{}, left: slices.Clone(s.lost),
-		}
+		now := &scan{Syncer: s, unlock: unlock, started: time.Now(), found: map[string]kind{}, kept: map[string]bool{}}
 		err = now.run(ctx)
 		seen, left = append(seen, now.seen...), leftOut(now.left)
 		if err == nil {
@@ -133,7 +129,9 @@ func (s *Syncer) load(ctx context.Context) error {
 }
 
 // restore writes the archived workspace into the sandbox and reports whether
-// there was one. What can't be written is left out, which every sync reports.
+// there was one. What can't be in the sandbox is left out and held in the archive:
+// a content that is damaged, a name that this file system does not take. Any other
+// failure may be one of the host, and fails the restore.
 func (s *Syncer) restore(ctx context.Context) (restored bool, left string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,24 +141,40 @@ func (s *Syncer) restore(ctx context.Context) (restored bool, left string, err e
 	if len(s.store.Files()) == 0 {
 		return s.store.Known(), "", nil
 	}
-	r := restore{Syncer: s}
+	r := restore{Syncer: s, held: map[string]string{}}
 	err = s.sb.CopyIn(ctx, sandbox.AreaWorkspace, r.files(ctx))
+	skipped, complete := errors.AsType[*sandbox.SkippedError](err)
 	switch {
 	case r.fault != nil:
 		return false, "", r.fault
-	case ctx.Err() != nil, errors.Is(err, sandbox.ErrLimit), errors.Is(err, sandbox.ErrTerminated):
+	case ctx.Err() != nil, err != nil && !complete:
 		return false, "", err
-	case err != nil:
-		s.lost = append(s.lost, fmt.Sprintf("what could not be restored: %.500s", err))
+	case complete:
+		for _, f := range skipped.Files {
+			r.hold(f.Path, fmt.Sprintf("%s: %.500s", notRestored(f.Path), f.Err))
+		}
 	}
-	return true, leftOut(s.lost), nil
+	if err := s.store.hold(ctx, r.held); err != nil {
+		s.store = nil
+		return false, "", err
+	}
+	s.held = r.held
+	return true, leftOut(r.left), nil
 }
 
 // restore is one restore in progress.
 type restore struct {
 	*Syncer
+	// held describes what is not restored, by path; left in order.
+	held map[string]string
+	left []string
 	// fault is why the archive can't be read.
 	fault error
+}
+
+func (r *restore) hold(path, words string) {
+	r.held[path] = words
+	r.left = append(r.left, words)
 }
 
 func (r *restore) files(ctx context.Context) iter.Seq2[sandbox.File, error] {
@@ -172,7 +186,7 @@ func (r *restore) files(ctx context.Context) iter.Seq2[sandbox.File, error] {
 				return
 			}
 			if c.Mode.Type() == fs.ModeSymlink && !sandbox.LinkStays(c.Path, c.Link) {
-				r.held[c.Path] = true
+				r.hold(c.Path, linkHeld(c.Path))
 				continue
 			}
 			f := sandbox.File{Path: c.Path, Mode: c.Mode, Size: c.Size, ModTime: c.ModTime, Link: c.Link}

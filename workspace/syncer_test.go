@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +43,20 @@ func TestSyncerFindsWhatChanged(t *testing.T) {
 	changes, _ = b.changes()
 	require.Equal(t, []string{"created a.txt/in", "deleted a.txt"}, changes)
 	require.Equal(t, []string{".git/HEAD", "a.txt/in", "bin/run"}, slices.Sorted(maps.Keys(b.archived())))
+}
+
+// A path that is longer than the archive takes keeps no other file from it.
+func TestSyncerLeavesOutPathsThatAreTooLong(t *testing.T) {
+	t.Parallel()
+	b := provisioned(t, newArchive(t))
+	b.write("kept.txt", "kept", 0o644)
+	nest := exec.Command("sh", "-c", "n="+strings.Repeat("n", 50)+`; i=0; while [ $i -lt 90 ]; do mkdir $n && cd -P $n || break; i=$((i+1)); done`)
+	nest.Dir = b.path()
+	out, err := nest.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	_, left := b.changes()
+	require.Contains(t, left, "whose path is")
+	require.Contains(t, b.archived(), "kept.txt")
 }
 
 // A settled file is not read again, whatever times it was given.

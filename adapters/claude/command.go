@@ -65,8 +65,12 @@ func environment(l adapters.Launch) map[string]string {
 		"HOME":              l.Home,
 		"CLAUDE_CONFIG_DIR": path.Join(l.Home, configDir),
 		// Root may skip permissions only in a sandbox, which this is.
-		"IS_SANDBOX":                               "1",
-		"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS":    "1",
+		"IS_SANDBOX":                            "1",
+		"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
+		// The first prompt waits until the servers of tools have started, up to so many
+		// milliseconds: an unattended turn would do its work without their tools.
+		"MCP_CONNECTION_NONBLOCKING":               "0",
+		"MCP_CONNECT_TIMEOUT_MS":                   "30000",
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
 		"DISABLE_AUTOUPDATER":                      "1",
 		"DISABLE_TELEMETRY":                        "1",
@@ -83,8 +87,12 @@ func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, e
 	return []adapters.Message{{ID: id, Data: line}}, nil
 }
 
-// Due returns nothing: the program waits only for answers that a caller decides on.
-func (*translator) Due() []adapters.Message { return nil }
+// Due returns what must be written after the last step: answers that no caller decides on.
+func (t *translator) Due() []adapters.Message {
+	due := t.due
+	t.due = nil
+	return due
+}
 
 func (t *translator) encode(id string, in adapters.Input) ([]byte, error) {
 	switch in := in.(type) {

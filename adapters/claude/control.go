@@ -3,6 +3,7 @@ package claude
 import (
 	"encoding/json"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -15,6 +16,7 @@ func (t *translator) asked(l *line, raw json.RawMessage) error {
 	}
 	if c.Subtype != "can_use_tool" {
 		t.Native(event.Main, event.DirOut, l.Type+"/"+c.Subtype, raw)
+		t.refuse(l.RequestID)
 		return nil
 	}
 	conversation := t.askedIn(c)
@@ -34,6 +36,14 @@ func (t *translator) asked(l *line, raw json.RawMessage) error {
 	}
 	t.Emit(conversation, ask)
 	return nil
+}
+
+// refuse answers a request of a kind that the host can't decide, such as an MCP server's
+// elicitation, so that the program does not wait for ever.
+func (t *translator) refuse(requestID string) {
+	t.due = append(t.due, adapters.Message{ID: "refuse-" + requestID, Data: nativejson.Encode(map[string]any{
+		"type": "control_response", "response": map[string]any{"subtype": "error", "request_id": requestID, "error": "not supported by this client"},
+	})})
 }
 
 // askedIn returns the conversation of a tool that waits for permission. The

@@ -18,6 +18,8 @@ type translator struct {
 	launch adapters.Launch
 	// line is the one that is being translated; only texts and copies of it are kept.
 	line line
+	// due is what must be written after the last step.
+	due []adapters.Message
 }
 
 var _ adapters.Translator = (*translator)(nil)

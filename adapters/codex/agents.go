@@ -79,7 +79,7 @@ func (s *emitter) turnEnded(th *thread, id string, o outcome) {
 		s.emitRefused(th)
 	}
 	for _, id := range th.Refused {
-		if !th.keeps(o) {
+		if !nested(id) && !th.keeps(o) { // the host has kept a nested one
 			s.Lose(th.Conversation, id, event.BlockToolUse)
 		}
 	}

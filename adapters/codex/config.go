@@ -40,6 +40,9 @@ func config(p adapters.Profile, l adapters.Launch) string {
 	t.set("check_for_update_on_startup", false)
 	t.set("suppress_unstable_features_warning", true)
 	t.set("project_doc_max_bytes", maxInstructions)
+	// Wait for each server of tools, up to its time to start: the program would begin a turn
+	// without the tools of one that takes longer than a second.
+	t.set("mcp_optional_startup_grace_ms", 0)
 	if provider := modelProvider(l.Env); provider != nil {
 		t.set("model_provider", "sojourn")
 		t.table(provider, "model_providers", "sojourn")

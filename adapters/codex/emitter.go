@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"encoding/json"
 	"strconv"
 
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
@@ -53,6 +54,7 @@ func (s *emitter) placed(th *thread, item, block string, at int64) {
 // call emits a tool call.
 func (s *emitter) call(th *thread, id string, it *item) {
 	o := open{ID: id, Kind: it.kind(), Prompt: it.Prompt}
+	o.Report = o.Kind == kindCollab && it.Activity != ""
 	b := event.Block{
 		ID: id, Type: event.BlockToolUse, Status: event.StatusComplete,
 		ToolName: it.toolName(), ToolUseID: id, Input: it.toolInput(s.plain), Execution: event.ExecutionRunning,
@@ -166,16 +168,21 @@ func (s *emitter) result(th *thread, id string, it *item) {
 	if it.declined() {
 		th.Refused = append(th.Refused, id)
 	} else {
-		s.Upsert(th.Conversation, event.Block{
-			ID: id + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
-			ToolUseID: id, Output: it.toolOutput(), IsError: &failed, DurationMS: it.tookMS(),
-		})
+		s.resultBlock(th, id, it.toolOutput(), failed, it.tookMS())
 		s.placed(th, id, id+":result", it.CompletedMS)
 	}
 	s.endCall(th, o, failed)
 	if it.declined() {
 		s.unwritten(th, o, failed)
 	}
+}
+
+// resultBlock writes the result of a call.
+func (s *emitter) resultBlock(th *thread, id string, output json.RawMessage, failed bool, tookMS *int64) {
+	s.Upsert(th.Conversation, event.Block{
+		ID: id + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
+		ToolUseID: id, Output: output, IsError: &failed, DurationMS: tookMS,
+	})
 }
 
 // rejectedByUser is what the model gets as the result of a refused call.
@@ -291,6 +298,11 @@ func (s *emitter) close(th *thread, o outcome) {
 		switch {
 		case nested(left.ID):
 			s.unwritten(th, left, failed)
+		case left.Report && o.status != turnLost:
+			// The rollout has it whole. Of one that is interrupted right then the program does
+			// not send the end.
+			s.resultBlock(th, left.ID, rawText(""), false, nil)
+			s.endCall(th, left, false)
 		case left.Kind.isTool() && keeps:
 			s.endCall(th, left, failed)
 		default:

@@ -120,6 +120,8 @@ func (t *translator) responded(m *message) error {
 		t.greet()
 	case r.Thread != nil && (!ours || id == t.Opening.Thread):
 		t.threadOpened(&r)
+	case c.Method == "turn/start" && r.Turn != nil && slices.Contains(t.Turn.Ended, r.Turn.ID):
+		t.idle() // the turn that took a steered message has ended before the response came
 	case c.Method == "turn/start" && r.Turn != nil:
 		th := t.thread(t.Main)
 		begins := th.Turn != r.Turn.ID

@@ -118,6 +118,70 @@ func TestSteeredBehindTheTurn(t *testing.T) {
 	require.Equal(t, "m2", d.Blocks[1].ID)
 }
 
+// The program may answer the request with a steered message only when the turn that took it
+// has ended: the session is idle then, and takes the next message.
+func TestSteeredAndAnsweredLate(t *testing.T) {
+	t.Parallel()
+	d := &told{t: t, tr: spoken(t)}
+	takes := func(turn, message string) {
+		d.step(event.DirOut, fmt.Sprintf(`{"method":"item/started","params":{"threadId":"main","turnId":%q,"item":{"type":"userMessage","id":"item-%[2]s","clientId":%[2]q,"content":[]}}}`, turn, message))
+	}
+	d.accepts(d.sends(adapters.Prompt{MessageID: "m1", Text: "do"}), "t1")
+	folded := d.sends(adapters.Prompt{MessageID: "m2", Text: "more", Steer: true})
+	takes("t1", "m2")
+	next := d.sends(adapters.Prompt{MessageID: "m3", Text: "and more", Steer: true})
+	d.completes("t1")
+	takes("t2", "m3")
+	d.completes("t2")
+	require.Empty(t, d.idle, "it has not answered yet")
+	d.accepts(folded, "t1")
+	require.Empty(t, d.idle)
+	d.accepts(next, "t2")
+	require.Equal(t, []event.SessionIdle{{StopReason: "end_turn"}}, d.idle)
+
+	d.accepts(d.sends(adapters.Prompt{MessageID: "m4", Text: "last"}), "t3")
+	d.completes("t3")
+	require.Len(t, d.idle, 2)
+}
+
+// A script's call that a person has denied is kept by Sojourn, also if its turn is interrupted
+// before the model has that result.
+func TestDeniedAndInterrupted(t *testing.T) {
+	t.Parallel()
+	for id, lost := range map[string]bool{"exec-ae647ee7-d6c5-406f-b8d4-559c1ea39780": false, "call_1": true} {
+		d := &told{t: t, tr: spoken(t)}
+		d.accepts(d.sends(adapters.Prompt{MessageID: "m1", Text: "do"}), "t1")
+		for _, l := range []string{
+			`{"method":"item/started","params":{"threadId":"main","turnId":"t1","item":{"type":"commandExecution","id":%q,"command":"echo two","status":"inProgress"}}}`,
+			`{"method":"item/completed","params":{"threadId":"main","turnId":"t1","item":{"type":"commandExecution","id":%q,"command":"echo two","status":"declined"}}}`,
+		} {
+			d.step(event.DirOut, fmt.Sprintf(l, id))
+		}
+		d.step(event.DirOut, `{"method":"turn/completed","params":{"threadId":"main","turn":{"id":"t1","status":"interrupted"}}}`)
+		require.Len(t, d.Blocks, 2)
+		require.Equal(t, lost, reducer.Lost(d.Blocks[1]), id)
+		require.Equal(t, !lost, d.Blocks[1].Source == event.SourceServer, id)
+	}
+}
+
+// A team's member that was started when its turn was interrupted is in the rollout with its
+// call's end, of which the program sends only the beginning.
+func TestStartedAndInterrupted(t *testing.T) {
+	t.Parallel()
+	d := &told{t: t, tr: spoken(t)}
+	d.accepts(d.sends(adapters.Prompt{MessageID: "m1", Text: "do"}), "t1")
+	d.step(event.DirOut, `{"method":"item/started","params":{"threadId":"main","turnId":"t1","item":{"type":"subAgentActivity","id":"call_1","kind":"started","agentThreadId":"child","agentPath":"/root/job_1"}}}`)
+	d.step(event.DirOut, `{"method":"turn/completed","params":{"threadId":"main","turn":{"id":"t1","status":"interrupted"}}}`)
+	require.Len(t, d.Blocks, 4) // the subagent's own is between the two
+	call, result := d.Blocks[1], d.Blocks[3]
+	require.Equal(t, "spawn_agent", call.ToolName)
+	require.False(t, reducer.Lost(call))
+	require.Equal(t, event.ExecutionSuccess, call.Execution)
+	require.Equal(t, "call_1:result", result.ID)
+	require.JSONEq(t, `""`, string(result.Output))
+	require.False(t, *result.IsError)
+}
+
 // The message of a turn that the program refuses to begin is in no rollout: Sojourn keeps
 // it, whole, with why it failed.
 func TestRefusedPromptIsKept(t *testing.T) {

@@ -327,7 +327,7 @@ func (t *translator) mainEnded(turn *wireTurn) {
 	if turn.Error != nil && turn.Status == turnFailed {
 		end.Message, end.Code = turn.Error.Message, turn.Error.code()
 	}
-	t.Turn.End = end
+	t.Turn.End, t.Turn.Ended = end, append(t.Turn.Ended, turn.ID)
 }
 
 // idle emits that the turn is over when nothing runs and nothing is on its way:

@@ -68,6 +68,9 @@ type turn struct {
 	// Busy: a prompt was sent, and idle was not emitted yet.
 	Busy bool     `json:"busy,omitempty"`
 	End  *turnEnd `json:"end,omitempty"`
+	// Ended are the ids of the main thread's turns that have ended since the session was
+	// idle last: the response to a steered message may come behind its turn's end.
+	Ended []string `json:"ended,omitempty"`
 }
 
 // turnEnd is how the main thread's last turn ended.
@@ -154,6 +157,8 @@ type open struct {
 	Kind itemKind `json:"kind"`
 	// Prompt is that of a subagent about to be started.
 	Prompt string `json:"prompt,omitempty"`
+	// Report: the item reports what has happened already.
+	Report bool `json:"report,omitempty"`
 	// Tool and Input are those of a call that the program may ask about.
 	Tool  string          `json:"tool,omitempty"`
 	Input json.RawMessage `json:"input,omitempty"`

@@ -102,8 +102,8 @@ func (t *translator) replied(id string, body json.RawMessage) {
 		Message string `json:"message"`
 	}
 	_ = json.Unmarshal(body, &b) // the server rejects another shape
-	a.Message = ""
-	if b.Reply == "reject" {
+	a.Message, a.Answered, a.Denied = "", true, b.Reply == "reject"
+	if a.Denied {
 		a.Message = b.Message
 	}
 }

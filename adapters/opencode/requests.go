@@ -54,12 +54,13 @@ func (t *translator) sent(id, method, path string, body json.RawMessage) {
 		own := strings.HasPrefix(id, gaveUp) || strings.HasPrefix(id, again)
 		if subject == t.Main && !own && t.Turn.Active {
 			t.Turn.Interrupted = true
-			t.Turn.Early = !t.thread(subject).busy()
+			th := t.thread(subject)
+			t.Turn.Early = !th.busy() && !t.finished(th)
 		}
 	case "permission.reply", "question.reply":
 		t.replied(subject, body)
 		if a := t.Asks[subject]; a != nil {
-			a.Denied = strings.HasSuffix(path, refusal)
+			a.Denied = a.Denied || strings.HasSuffix(path, refusal)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package opencode
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -70,7 +72,8 @@ func (t *translator) resynced(id string, body json.RawMessage) bool {
 	return true
 }
 
-// resyncAsks emits the open requests that are not known, of subagents too.
+// resyncAsks emits the open requests that are not known, of subagents too, and what became of
+// those that were answered and are open no more.
 func (t *translator) resyncAsks(kind string, body json.RawMessage) error {
 	var open []properties
 	if err := json.Unmarshal(body, &open); err != nil {
@@ -79,6 +82,13 @@ func (t *translator) resyncAsks(kind string, body json.RawMessage) error {
 	for _, p := range open {
 		if p.ID != "" {
 			t.asks(kind, &p)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
+		a := t.Asks[id]
+		listed := slices.ContainsFunc(open, func(p properties) bool { return p.ID == id })
+		if a.Answered && !listed && a.Question == (kind == "question.asked") {
+			t.resolve(id, "allow", "") // or what the answer was
 		}
 	}
 	return nil

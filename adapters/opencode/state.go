@@ -66,6 +66,9 @@ type message struct {
 	Aborted bool `json:"aborted,omitempty"`
 	// Failed: its error is in the conversation.
 	Failed bool `json:"failed,omitempty"`
+	// Finish is the reason of its last step, and Called reports whether it called a tool.
+	Finish string `json:"finish,omitempty"`
+	Called bool   `json:"called,omitempty"`
 	// First is the first block of it, which has its usage, and Usage that so far.
 	First     string          `json:"first,omitempty"`
 	FirstType event.BlockType `json:"firstType,omitempty"`
@@ -97,6 +100,7 @@ func (t *thread) learn(i *info) (m *message, first bool) {
 	if i.Role == "assistant" {
 		m.Model = i.model()
 		m.Done = m.Done || i.Time.Completed != 0 || i.Error != nil
+		m.Finish = i.Finish
 	}
 	return m, first
 }
@@ -110,6 +114,20 @@ func (t *thread) lastFailed() bool {
 	}
 	return false
 }
+
+// answered reports whether the last message is an answer behind which the server asks the
+// model for no other. One that was aborted has an error, or no finish.
+func (t *thread) answered() bool {
+	n := len(t.Messages)
+	if n == 0 {
+		return false
+	}
+	m := t.Messages[n-1]
+	return m.Role == "assistant" && m.Done && !m.Failed && !m.Summary && !m.Called && !slices.Contains(unfinished, m.Finish)
+}
+
+// unfinished are the reasons after which the server continues a turn by itself.
+var unfinished = []string{"", "tool-calls", "unknown"}
 
 // busy reports whether an answer is in progress.
 func (t *thread) busy() bool {
@@ -176,6 +194,8 @@ type ask struct {
 	// answer was a refusal.
 	Message string `json:"message,omitempty"`
 	Denied  bool   `json:"denied,omitempty"`
+	// Answered: the host has sent an answer.
+	Answered bool `json:"answered,omitempty"`
 }
 
 // turn is the state of the exchange with the agent.

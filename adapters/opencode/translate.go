@@ -249,6 +249,7 @@ func (t *translator) part(th *thread, m *message, p *part, raw json.RawMessage) 
 	case "text", "reasoning":
 		t.textPart(th, m, p)
 	case "tool":
+		m.Called = true
 		t.toolPart(th, p, raw)
 	case "step-finish":
 		t.stepFinish(th, p)

@@ -153,17 +153,21 @@ func (t *translator) endTurn(th *thread) {
 	case t.Turn.Error != nil:
 		e.Error = t.Turn.Error
 	default:
-		e.Interrupted = t.Turn.Interrupted || t.aborted(th)
+		e.Interrupted = t.Turn.Interrupted && !t.finished(th) || t.aborted(th)
+		// A server that is aborted while it prepares its tools aborts later prompts, too.
+		e.Unheard = t.Turn.Early
 	}
 	if e.Interrupted {
-		// A server that is aborted while it prepares its tools aborts later prompts, too.
-		e.StopReason, e.Unheard = "interrupted", t.Turn.Early
+		e.StopReason = "interrupted"
 	}
 	t.Turn = turn{Waiting: t.Turn.Waiting}
 	th.User = nil
 	t.cancelAsks("")
 	t.Emit(event.Main, e)
 }
+
+// finished reports whether the turn's last answer ended by itself: an interrupt came too late.
+func (t *translator) finished(th *thread) bool { return t.Turn.Running && th.answered() }
 
 // aborted reports whether the last answer was stopped, for any reason.
 func (t *translator) aborted(th *thread) bool {

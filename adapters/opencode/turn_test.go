@@ -293,6 +293,50 @@ func TestEarlyInterrupt(t *testing.T) {
 	require.True(t, ended[0].Unheard)
 }
 
+// A turn whose answer ended by itself when an interrupt came was not interrupted. An answer
+// that was aborted has an error or no finish, and one with calls is not the turn's last.
+func TestInterruptOfAnEndedTurn(t *testing.T) {
+	t.Parallel()
+	const aborted = `{"name":"MessageAbortedError","data":{"message":"Aborted"}}`
+	call := func(k *talk) {
+		k.receive(`%s`, partOf(k.main, `"id":"prt_1","messageID":"msg_2","type":"tool","tool":"bash","callID":"c","state":{"status":"completed","input":{},"output":"","time":{"start":1,"end":2}}`))
+	}
+	for name, c := range map[string]struct {
+		// first is how the answer begins; it is updated before and after the interrupt.
+		first, before, after string
+		with                 func(*talk)
+		ended, unheard       bool
+	}{
+		"in its last answer":       {after: `,"finish":"stop","time":{"completed":2}`, ended: true},
+		"behind its last answer":   {before: `,"finish":"length","time":{"completed":2}`, ended: true},
+		"aborted":                  {after: `,"finish":"stop","error":` + aborted + `,"time":{"completed":2}`},
+		"aborted between attempts": {after: `,"time":{"completed":2}`},
+		"behind a call":            {before: `,"finish":"tool-calls","time":{"completed":2}`, unheard: true},
+		"behind a call of a model that stops with one": {before: `,"finish":"stop","time":{"completed":2}`, with: call, unheard: true},
+		"behind a summary": {first: `,"summary":true`, before: `,"summary":true,"finish":"stop","time":{"completed":2}`, unheard: true},
+	} {
+		k := newTalk(t)
+		k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+		k.takes("msg_1", ofPrompt+"m1")
+		k.assistant("msg_2", c.first)
+		if c.with != nil {
+			c.with(k)
+		}
+		if c.before != "" {
+			k.assistant("msg_2", c.before)
+		}
+		k.send("interrupt-1", adapters.Interrupt{})
+		if c.after != "" {
+			k.assistant("msg_2", c.after)
+		}
+		ends := idles(k.idle())
+		require.Len(t, ends, 1, name)
+		require.Equal(t, !c.ended, ends[0].Interrupted, name)
+		require.Equal(t, !c.ended, ends[0].StopReason == "interrupted", name)
+		require.Equal(t, c.unheard, ends[0].Unheard, name)
+	}
+}
+
 // A message that is sent while a turn runs is folded into it, or gets a separate
 // turn.
 func TestSteering(t *testing.T) {
@@ -460,8 +504,8 @@ func TestResyncShowsWhatWasAsked(t *testing.T) {
 		return `{"id":"` + id + `","sessionID":"` + k.main + `","permission":"bash","patterns":["ls"],"metadata":{"command":"ls"},"always":["ls *"],"tool":{"messageID":"msg_2","callID":"c1"}}`
 	}
 	k.receive(`{"type":"permission.asked","properties":%s}`, request("per_1"))
-	events := k.resync("[]", "["+request("per_1")+","+request("per_2")+"]",
-		`[{"id":"que_1","sessionID":"`+k.main+`","questions":[{"question":"A?"}]}]`)
+	question := `[{"id":"que_1","sessionID":"` + k.main + `","questions":[{"question":"A?"}]}]`
+	events := k.resync("[]", "["+request("per_1")+","+request("per_2")+"]", question)
 	var asked []string
 	for _, e := range events {
 		if p, ok := e.Payload.(event.PermissionRequested); ok {
@@ -470,6 +514,20 @@ func TestResyncShowsWhatWasAsked(t *testing.T) {
 	}
 	require.Equal(t, []string{"per_2 bash", "que_1 question"}, asked)
 	require.Equal(t, "/question/que_1/reply", k.send("a1", adapters.Answer{RequestID: "que_1", Allow: true})["path"])
+
+	// What became of those that were answered is shown too, once they are open no more.
+	k.send("a2", adapters.Answer{RequestID: "per_1", Message: "no"})
+	k.send("a3", adapters.Answer{RequestID: "per_2", Allow: true})
+	resolved := func(events []event.Event) (all []string) {
+		for _, e := range events {
+			if p, ok := e.Payload.(event.PermissionResolved); ok {
+				all = append(all, p.RequestID+" "+p.Decision+" "+p.Message)
+			}
+		}
+		return all
+	}
+	require.Equal(t, []string{"per_1 deny no"}, resolved(k.resync("[]", "["+request("per_2")+"]", question)))
+	require.Equal(t, []string{"per_2 allow ", "que_1 allow "}, resolved(k.resync("[]", "[]", "[]")))
 }
 
 // A request that was too long for the model is reported as an error; the server makes a summary

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/agenttools"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
@@ -113,7 +114,10 @@ func (c caller) spawn(ctx context.Context, args agenttools.Spawn) (agenttools.Ag
 	}
 	req := session.SpawnRequest{
 		ID: c.id("child"), Message: session.Message{ID: c.id("message"), Text: args.Prompt}, Description: args.Description,
-		Options: session.Options{Agent: args.Agent, Model: args.Model, Profile: args.Profile, Sandbox: args.Sandbox, Title: args.Description},
+		Options: session.Options{
+			Agent: args.Agent, Model: args.Model, Profile: args.Profile, Sandbox: args.Sandbox, Title: args.Description,
+			Limits: limits.Limits{CostUSD: args.MaxCostUSD, Tokens: args.MaxTokens},
+		},
 	}
 	if req.Options, err = c.within(ctx, req.Options); err != nil {
 		return agenttools.Agent{}, err

@@ -109,6 +109,8 @@ session, which is asked to close.
 | ` + "`" + jobs.TypeTooLarge + "`" + ` | the value, or the list of artifacts, is over 256 KiB as JSON; the session's conversation and files in the archive have all of it |
 | others | the code of the turn's failure: ` + "`" + session.TypeAgentFailed + "`, `" + session.TypeNoProgress + "`, `" + session.TypeLimit + "`, `" + session.TypeMaxTicks + "`" + `, or the agent's own |
 
+A job that is cancelled ends as a cancelled workflow, with the Result so far as its first detail.
+
 A job does not try again what failed: whatever may be repeated was repeated within it. Whether a whole job is worth another try is its parent's to say.
 
 **Sizes.** Temporal takes at most 2 MiB in one payload, and refuses an input that is larger: files are text or base64, 1 MiB in all, and the schema 64 KiB. Of a result the response, the value and the list of artifacts have at most 256 KiB each, as JSON:

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
@@ -57,7 +59,10 @@ func (b *box) CopyIn(ctx context.Context, area sandbox.Area, files iter.Seq2[san
 	defer root.Close()
 	c := copyIn{root: root, limits: b.provider.options.Limits}
 	err = c.all(ctx, files)
-	if err = errors.Join(append([]error{err}, c.bad...)...); err != nil {
+	if err == nil && len(c.skipped) > 0 {
+		err = &sandbox.SkippedError{Files: c.skipped}
+	}
+	if err != nil {
 		return fmt.Errorf("sandbox %s: copy in: %w", b.record.ID, err)
 	}
 	return nil
@@ -65,16 +70,16 @@ func (b *box) CopyIn(ctx context.Context, area sandbox.Area, files iter.Seq2[san
 
 // copyIn is one copy in progress.
 type copyIn struct {
-	root   *os.Root
-	limits sandbox.Limits
-	count  int
-	bytes  int64
-	links  []sandbox.File
-	dirs   []sandbox.File
-	bad    []error
+	root    *os.Root
+	limits  sandbox.Limits
+	count   int
+	bytes   int64
+	links   []sandbox.File
+	dirs    []sandbox.File
+	skipped []sandbox.SkippedFile
 }
 
-// all returns the error that ended the copy; errors of skipped files are in bad.
+// all returns the error that ended the copy.
 func (c *copyIn) all(ctx context.Context, files iter.Seq2[sandbox.File, error]) error {
 	for f, err := range files {
 		if err == nil {
@@ -86,14 +91,54 @@ func (c *copyIn) all(ctx context.Context, files iter.Seq2[sandbox.File, error]) 
 		if c.count++; c.count > c.limits.Files {
 			return fmt.Errorf("more than %d files: %w", c.limits.Files, sandbox.ErrLimit)
 		}
-		if err := c.one(f); errors.Is(err, sandbox.ErrLimit) {
+		if err := c.skip(f, c.one(f)); err != nil {
 			return err
-		} else if err != nil {
-			c.bad = append(c.bad, err)
 		}
 	}
-	c.finish()
+	return c.finish()
+}
+
+// skip returns the error of a file's copy if it ends the whole; else the file is
+// skipped. What the system refuses for another reason than the file's name, place
+// or type (a full disk, missing permissions) it may refuse for any file.
+func (c *copyIn) skip(f sandbox.File, err error) error {
+	if err == nil {
+		return nil
+	}
+	_, unread := errors.AsType[*bodyError](err)
+	refused, bySystem := errors.AsType[unix.Errno](err)
+	if errors.Is(err, sandbox.ErrLimit) || bySystem && !unread && !slices.Contains(ofFiles(), refused) {
+		return err
+	}
+	c.skipped = append(c.skipped, sandbox.SkippedFile{Path: f.Path, Err: err})
 	return nil
+}
+
+// ofFiles returns the errors of a file that can't be on a file system: its name is
+// too long or has bytes that the file system does not take, it is too large, or
+// something else is at its path or above it.
+func ofFiles() []unix.Errno {
+	return []unix.Errno{
+		unix.ENAMETOOLONG, unix.EILSEQ, unix.EINVAL, unix.EFBIG, unix.EEXIST, unix.ENOTDIR, unix.EISDIR, unix.ELOOP,
+	}
+}
+
+// bodyError is the error of reading a file's content.
+type bodyError struct{ error }
+
+// Unwrap returns the content's error.
+func (e *bodyError) Unwrap() error { return e.error }
+
+// bodyReader distinguishes the errors of a content from those of writing it.
+type bodyReader struct{ io.Reader }
+
+// Read implements io.Reader.
+func (b bodyReader) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		err = &bodyError{err}
+	}
+	return n, err
 }
 
 func (c *copyIn) one(f sandbox.File) error {
@@ -102,8 +147,11 @@ func (c *copyIn) one(f sandbox.File) error {
 	}
 	switch f.Mode.Type() {
 	case fs.ModeDir:
-		c.dirs = append(c.dirs, f)
-		return c.root.MkdirAll(f.Path, 0o755)
+		err := c.root.MkdirAll(f.Path, 0o755)
+		if err == nil {
+			c.dirs = append(c.dirs, f)
+		}
+		return err
 	case fs.ModeSymlink:
 		c.links = append(c.links, f)
 		return nil
@@ -152,7 +200,7 @@ func (c *copyIn) fill(name string, f sandbox.File) error {
 	if body == nil {
 		body = eof{}
 	}
-	n, err := io.Copy(w, io.LimitReader(body, c.limits.Bytes-c.bytes+1))
+	n, err := io.Copy(w, io.LimitReader(bodyReader{body}, c.limits.Bytes-c.bytes+1))
 	c.bytes += n
 	if err = errors.Join(err, w.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", f.Path, err)
@@ -198,18 +246,19 @@ func (c *copyIn) dress(name string, f sandbox.File) error {
 
 // finish makes the symlinks, then sets the folders' modes, deepest first, since
 // they may forbid writing.
-func (c *copyIn) finish() {
+func (c *copyIn) finish() error {
 	for _, f := range c.links {
-		if err := c.link(f); err != nil {
-			c.bad = append(c.bad, err)
+		if err := c.skip(f, c.link(f)); err != nil {
+			return err
 		}
 	}
 	slices.Reverse(c.dirs)
 	for _, f := range c.dirs {
-		if err := c.dress(f.Path, f); err != nil {
-			c.bad = append(c.bad, err)
+		if err := c.skip(f, c.dress(f.Path, f)); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 func (c *copyIn) link(f sandbox.File) error {

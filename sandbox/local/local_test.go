@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -396,4 +397,41 @@ func TestRunIsShutIn(t *testing.T) {
 			require.Empty(t, left)
 		})
 	}
+}
+
+// removing is a content whose reading removes a folder.
+type removing string
+
+// Read implements io.Reader.
+func (dir removing) Read([]byte) (int, error) {
+	if err := os.RemoveAll(string(dir)); err != nil {
+		return 0, err
+	}
+	return 0, io.EOF
+}
+
+// A file that can't be on the file system is skipped; what may concern any file ends the copy.
+func TestCopyInEndsByWhatIsNotOfAFile(t *testing.T) {
+	t.Parallel()
+	sb, err := provider(t).Create(t.Context(), sandbox.Spec{ID: "one", SessionID: "s"})
+	require.NoError(t, err)
+	odd := sandbox.Text("d/"+strings.Repeat("n", 256), "x")
+	folder := sandbox.File{Path: strings.Repeat("f", 256), Mode: fs.ModeDir | 0o755}
+	err = sb.CopyIn(t.Context(), sandbox.AreaWorkspace, sandbox.Files(odd, folder, sandbox.Text("plain", "x")))
+	skipped, is := errors.AsType[*sandbox.SkippedError](err)
+	require.True(t, is, "%v", err)
+	require.Len(t, skipped.Files, 2)
+	require.Equal(t, []string{odd.Path, folder.Path}, []string{skipped.Files[0].Path, skipped.Files[1].Path})
+	require.ErrorIs(t, err, syscall.ENAMETOOLONG)
+	info, err := sb.Info(t.Context())
+	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(info.Paths.Workspace, "plain"))
+
+	gone := sandbox.Text("d/file", "")
+	gone.Body = removing(filepath.Join(info.Paths.Workspace, "d"))
+	err = sb.CopyIn(t.Context(), sandbox.AreaWorkspace, sandbox.Files(odd, gone, sandbox.Text("late", "x")))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, is = errors.AsType[*sandbox.SkippedError](err)
+	require.False(t, is, "%v", err)
+	require.NoFileExists(t, filepath.Join(info.Paths.Workspace, "late"))
 }

@@ -212,19 +212,19 @@ var kit = map[string]adapters.BundledMCP{"kit": {
 // withKit is a profile with that server only.
 var withKit = adapters.Profile{ID: "kit", BundledMCP: kit}
 
-// playProfile: the model gets everything of a profile, and the workspace only what the
-// profile puts there.
+// playProfile: the model gets everything of a profile, the tools of a slow server with the
+// first prompt, and the workspace only what the profile puts there.
 func (r *Rig) playProfile() {
+	if r.agent.Tool != nil {
+		r.ok("CALL " + r.agent.Tool("kit", "echo") + ` {"text":"x"} THEN SAY called`)
+		require.Contains(r.t, string(r.lastResult().Output), "from the kit")
+	}
 	r.ok("SAY hi")
 	for _, mark := range []string{"MARK-INSTRUCTIONS", "MARK-RULE", "MARK-SKILL", "MARK-AGENT"} {
 		require.True(r.t, r.Heard(mark), "no request to the model has %s", mark)
 	}
 	r.ok("TOOL bash: cat docs/given.txt")
 	require.Contains(r.t, string(r.lastResult().Output), "given")
-	if r.agent.Tool != nil {
-		r.ok("CALL " + r.agent.Tool("kit", "echo") + ` {"text":"x"} THEN SAY called`)
-		require.Contains(r.t, string(r.lastResult().Output), "from the kit")
-	}
 	entries, err := os.ReadDir(r.Workspace())
 	require.NoError(r.t, err)
 	for _, e := range entries {
@@ -237,8 +237,9 @@ func (r *Rig) playProfile() {
 	require.True(r.t, r.Heard("MARK-INSTRUCTIONS"))
 }
 
-// mcpScript is an MCP server with a small tool and a big one, as a shell script.
-const mcpScript = `while read -r line; do
+// mcpScript is an MCP server with a small tool and a big one, as a shell script. It takes
+// its time to start.
+const mcpScript = `sleep 2; while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
   *'"initialize"'*) r='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"kit","version":"1"}}' ;;

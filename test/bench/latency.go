@@ -148,7 +148,7 @@ func (b *bench) send(ctx context.Context) (_ []Figure, err error) {
 	return []Figure{
 		seconds("Send → prompt at a warm agent, p50", p50).
 			over(floor.Seconds(), "an update of a plain workflow that runs one activity which does nothing").
-			wants("≤ 2.5 × floor", p50.Seconds() <= 2.5*floor.Seconds()).
+			wants("≤ 1.5 × floor", p50.Seconds() <= 1.5*floor.Seconds()).
 			noted("%d of each, in turns; p90 %s, floor's p90 %s", sendRounds, round(prompts.at(0.9)), round(updates.at(0.9))),
 	}, s.Close(ctx)
 }

@@ -173,3 +173,34 @@ func TestInvalidInputLeavesNoTrace(t *testing.T) {
 		require.NotContains(t, ev.GetEventType().String(), "Update", "refused before history")
 	}
 }
+
+// TestAReopenedSessionIsFollowed: who follows a session that was closed and has been opened
+// again has what comes then, also if nothing has come yet.
+func TestAReopenedSessionIsFollowed(t *testing.T) {
+	inOwnNamespace(t)
+	w := startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	require.NoError(t, h.Close(ctx))
+	closed := events(t, h)
+	require.NoError(t, w.stop())
+	h, err := spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
+	require.NoError(t, err)
+	for ev, err := range h.Events(ctx, 0, session.Follow) {
+		require.NoError(t, err)
+		switch p := ev.Payload.(type) {
+		case event.SessionClosed:
+			if int(ev.Context.Seq) == len(closed) {
+				startWorkerIn(t, w.dataDir)
+				continue
+			}
+			require.Greater(t, int(ev.Context.Seq), len(closed), "it ends with the second")
+			return
+		case event.SessionInitialized:
+			if p.Reopened {
+				require.NoError(t, h.Close(ctx))
+			}
+		}
+	}
+	require.Fail(t, "the events of a session that is open have ended")
+}

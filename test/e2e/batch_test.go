@@ -1,19 +1,28 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
 	"github.com/sojourn-run/sojourn/batch"
+	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/jobs"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/test/skip"
@@ -133,12 +142,156 @@ func TestBatchByHand(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(waited.out), &report), waited.out)
 	require.Equal(t, 4, report.Items)
 	require.Equal(t, 1, report.Completed)
+	late := program(t, "batch", "pause", "by-hand")
+	require.Equal(t, 3, late.code)
+	require.Contains(t, late.err, "batch by-hand: the batch has ended")
+	require.Contains(t, program(t, "batch", "cancel", "never-was").err, "there is no batch never-was")
 	require.Eventually(t, func() bool {
 		open, err := spaceOf(t).Temporal.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
 			Namespace: spaceOf(t).Namespace, Query: "ExecutionStatus = 'Running' AND WorkflowType = '" + session.WorkflowType + "'",
 		})
 		return err == nil && open.GetCount() == 0
 	}, patience, tick, "no session is open")
+}
+
+// TestBatchesShareAHost: of batches that wait for one place, those of the same priority take
+// turns, and one that comes before others by its priority is taken first.
+func TestBatchesShareAHost(t *testing.T) {
+	skip.InShort(t, "TestDoctorTriesFairness asks the server")
+	inOwnNamespace(t)
+	startWorker(t, "--capacity=1")
+	model, temporal, gate := spaceOf(t).Model, spaceOf(t).Temporal, t.Name()
+	ctx, cancel := context.WithTimeout(t.Context(), 6*patience) // fourteen agents, one after the other
+	defer cancel()
+	file := filepath.Join(t.TempDir(), "items.jsonl")
+	begin := func(id string, priority, waiting int, items ...string) {
+		require.NoError(t, os.WriteFile(file, []byte(strings.Join(items, "\n")), 0o600))
+		sojourn(t, "batch", "run", file, "--id", id, "--agent", "codex", "--window", "20", "--priority", strconv.Itoa(priority), "--no-wait")
+		eventually(t, func(c *assert.CollectT) bool { return awaitingPlaces(ctx, c, temporal) == waiting }, patience, tick, "the items of %s wait for the place", id)
+	}
+	said := func(text string, n int) []string { return slices.Repeat([]string{`{"prompt": "SAY ` + text + `"}`}, n) }
+	begin("holder", 3, 0, `{"prompt": "GATE `+gate+` THEN SAY one"}`)
+	require.NoError(t, model.Waiting(ctx, gate))
+	begin("first", 3, 7, said("first", 7)...)
+	begin("second", 3, 9, said("second", 2)...)
+	begin("urgent", 1, 11, said("urgent", 2)...)
+	model.Open(gate)
+
+	began := map[time.Time]string{}
+	for _, id := range []string{"first", "second", "urgent"} {
+		require.NoError(t, temporal.GetWorkflow(ctx, id, "").Get(ctx, nil))
+		for _, l := range resultsOf(t, id) {
+			h, err := spaceOf(t).Client.Get(ctx, l.Result.SessionID)
+			require.NoError(t, err)
+			began[timeOf[event.QueryStarted](t, events(t, h))] = id
+		}
+	}
+	var order []string
+	for _, at := range slices.SortedFunc(maps.Keys(began), time.Time.Compare) {
+		order = append(order, began[at])
+	}
+	require.Len(t, order, 11)
+	// A task that its host returns on a busy machine is behind others.
+	require.NotContains(t, order[5:], "urgent", "%v", order)
+	require.Less(t, slices.Index(order, "second"), 6, "%v", order)
+}
+
+// TestBatchOverManyRuns: a batch, and the sessions of its items, continue as new whenever the
+// server suggests it, here every few items; what is at work is taken over, each item is
+// answered once, and a pause holds in the next run. One that is terminated behind the run that
+// started it is a failed item.
+func TestBatchOverManyRuns(t *testing.T) {
+	skip.InShort(t, "TestBatchOutlivesItsWorkers runs a batch by the command line")
+	withClaude(t)
+	inParallel(t)
+	s := newServer(t, "--temporal-config", "limit.historyCount.suggestContinueAsNew=60")
+	w := &world{temporal: s, nats: s, s3: s}
+	w.inhabit(t)
+	w.worker = startWorker(t, w.variables()...)
+	env := append(w.variables(), "TEMPORAL_NAMESPACE=default")
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	defer cancel()
+	run := func(args ...string) string {
+		t.Helper()
+		out := runProgram(t, "sojourn", "", env, args...)
+		require.Zero(t, out.code, out.err)
+		return out.out
+	}
+	const items, terminated, gated = 24, 3, 9
+	gate := "runs-" + uuid.NewString()
+	var lines strings.Builder
+	for n := range items {
+		text := fmt.Sprintf("SAY %d", n)
+		switch n {
+		case gated:
+			text = "GATE " + gate + " THEN " + text
+		case terminated:
+			text = "GATE never-" + gate + " THEN " + text
+		}
+		fmt.Fprintf(&lines, `{"prompt": "%s"}`+"\n", text)
+	}
+	file := filepath.Join(t.TempDir(), "items.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte(lines.String()), 0o600))
+	run("batch", "run", file, "--id", "long", "--agent", "codex", "--window", "3", "--no-wait")
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	temporal, err := client.DialContext(ctx, client.Options{HostPort: w.env["TEMPORAL_ADDRESS"], Logger: silent{}})
+	require.NoError(t, err)
+	defer temporal.Close()
+	require.NoError(t, temporal.TerminateWorkflow(ctx, fmt.Sprintf("long-%d-1", terminated), "", "by hand"))
+	run("batch", "pause", "long")
+	var now batch.Progress
+	eventually(t, func(c *assert.CollectT) bool {
+		shown := runProgram(t, "sojourn", "", env, "batch", "show", "long", "--json")
+		require.Zero(c, shown.code, shown.err)
+		require.NoError(c, json.Unmarshal([]byte(shown.out), &now))
+		return now.Running == 1 && now.PausedBy == batch.PausedByHand
+	}, patience, tick, "only what waits is at work")
+	run("batch", "resume", "long")
+	spaceOf(t).Model.Open(gate)
+
+	require.NoError(t, temporal.GetWorkflow(ctx, "long", "").Get(ctx, nil))
+	require.Equal(t, 1, runProgram(t, "sojourn", "", env, "batch", "wait", "long").code, "an item has failed")
+	n := 0
+	for text := range strings.Lines(run("batch", "results", "long")) {
+		var l batch.Line
+		require.NoError(t, json.Unmarshal([]byte(text), &l))
+		require.Equal(t, n, l.Index)
+		require.Equal(t, 1, l.Attempts)
+		if n == terminated {
+			require.Equal(t, batch.TypeEnded, l.Type, l.Message)
+		} else {
+			require.Equal(t, strconv.Itoa(n), l.Result.Response, l.Message)
+		}
+		n++
+	}
+	require.Equal(t, items, n)
+	eventually(t, func(c *assert.CollectT) bool {
+		runs, err := temporal.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Query: "WorkflowId = 'long'"})
+		require.NoError(c, err)
+		return runs.GetCount() > 2
+	}, patience, tick, "the index has each run")
+}
+
+// timeOf returns when the first event of type P was.
+func timeOf[P event.Payload](t *testing.T, all []event.Event) time.Time {
+	t.Helper()
+	i := slices.IndexFunc(all, nth[P](1))
+	require.GreaterOrEqual(t, i, 0)
+	return all[i].Context.Timestamp
+}
+
+// awaitingPlaces returns how many sessions wait for a host's place.
+func awaitingPlaces(ctx context.Context, t require.TestingT, c client.Client) (n int) {
+	open, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: "ExecutionStatus = 'Running' AND WorkflowType = '" + session.WorkflowType + "'"})
+	require.NoError(t, err)
+	for _, w := range open.GetExecutions() {
+		d, err := c.DescribeWorkflowExecution(ctx, w.GetExecution().GetWorkflowId(), "")
+		require.NoError(t, err)
+		n += len(slices.DeleteFunc(d.GetPendingActivities(), func(a *workflowpb.PendingActivityInfo) bool {
+			return a.GetActivityType().GetName() != contract.ActivityCreateSandbox
+		}))
+	}
+	return n
 }
 
 // manyItems is how many items the batch of many has, how many run at once, and for how long it

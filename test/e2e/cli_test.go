@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -59,7 +60,7 @@ func sojournJSON(t *testing.T, v any, args ...string) {
 }
 
 // waitsFor matches the lines that a command prints after it has waited for two seconds.
-var waitsFor = regexp.MustCompile(`(?m)^sojourn: (waiting for a worker to (take|answer) .*|session \S+ waits for .*|the agent is at work; .*|waiting for \S+ to answer|still listing)\n`)
+var waitsFor = regexp.MustCompile(`(?m)^sojourn: (waiting for a worker to (take|answer) .*|session \S+ (waits for|is paused:) .*|the agent is at work; .*|waiting for \S+ to answer|still listing)\n`)
 
 // refused checks for one line and a hint, an exit code, and nothing on standard output.
 // On a busy machine the command may have printed before that it waits.
@@ -223,6 +224,7 @@ func TestCommandLineJSON(t *testing.T) {
 	var spawned session.SpawnReply
 	sojournJSON(t, &spawned, "spawn", id, "--agent", "claude", "--description", "a child", "SAY child")
 	require.NotEmpty(t, spawned.ChildID)
+	requireCreated(t, spawned.ChildID)
 	require.Equal(t, 1, spawned.Depth)
 	requireEnds(t, id)
 }
@@ -240,8 +242,21 @@ func requireEnds(t *testing.T, id string) {
 	var opened struct{ SessionID string }
 	sojournJSON(t, &opened, "open", id)
 	require.Equal(t, id, opened.SessionID)
+	requireCreated(t, id)
 	require.Contains(t, sojourn(t, "send", id, "RECALL"), "an answer")
 	sojourn(t, "close", id)
+}
+
+// requireCreated checks that a list has the same time of a session's creation as its description.
+func requireCreated(t *testing.T, id string) {
+	t.Helper()
+	var described struct{ CreatedAt time.Time }
+	sojournJSON(t, &described, "describe", id)
+	eventually(t, func(c *assert.CollectT) bool {
+		page, err := spaceOf(t).Client.List(testContext(t), session.ListOptions{Query: "WorkflowId = '" + id + "'", Children: true})
+		require.NoError(c, err)
+		return len(page.Sessions) == 1 && page.Sessions[0].CreatedAt.Equal(described.CreatedAt)
+	}, patience, tick, "the index has it a moment later")
 }
 
 // requireEventLines checks that the lines are a session's events as JSON, none missing.
@@ -325,16 +340,23 @@ func TestDoctorAndSetup(t *testing.T) {
 		OK     bool
 		Checks []struct{ Name, Verdict, Detail string }
 	}
-	sojournJSON(t, &report, "doctor")
-	require.True(t, report.OK)
-	verdicts := map[string]string{}
-	for _, c := range report.Checks {
-		verdicts[c.Name] = c.Verdict
-		require.NotEmpty(t, c.Detail, c.Name)
-	}
-	for _, name := range []string{"temporal", "namespace", "search attributes", "worker", "stream", "archive"} {
-		require.Equal(t, "ok", verdicts[name], name)
-	}
+	eventually(t, func(c *assert.CollectT) bool {
+		// A worker that is ready may not have asked for work yet.
+		s := program(t, "doctor", "--json")
+		require.Zero(c, s.code, s.err)
+		report.Checks = nil
+		require.NoError(c, json.Unmarshal([]byte(s.out), &report), s.out)
+		require.True(c, report.OK)
+		verdicts := map[string]string{}
+		for _, check := range report.Checks {
+			verdicts[check.Name] = check.Verdict
+			require.NotEmpty(t, check.Detail, check.Name)
+		}
+		for _, name := range []string{"temporal", "namespace", "search attributes", "worker", "stream", "archive"} {
+			require.Equal(c, "ok", verdicts[name], name)
+		}
+		return true
+	}, patience, tick)
 	requireAgentsOfHosts(t, w)
 	var done struct {
 		Steps []struct {

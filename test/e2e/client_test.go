@@ -246,6 +246,10 @@ func TestR6Delete(t *testing.T) {
 		}
 	}()
 	<-listening
+	namesake, err := c.Create(ctx, h.ID()+"-2", session.Options{Agent: "claude"})
+	require.NoError(t, err)
+	require.NoError(t, namesake.Close(ctx))
+	require.Eventually(t, func() bool { return slices.Contains(listed(t, session.ListOptions{}), namesake.ID()) }, patience, tick)
 	require.Equal(t, "session "+h.ID()+" is deleted\n", sojourn(t, "delete", h.ID(), "--yes"))
 	require.NoError(t, <-heard)
 	_, err = spaceOf(t).Archive.Session(ctx, h.ID())
@@ -261,6 +265,11 @@ func TestR6Delete(t *testing.T) {
 		return errors.Is(err, session.ErrNotFound)
 	}, patience, tick)
 	require.ErrorIs(t, c.Delete(ctx, h.ID()), session.ErrNotFound)
+	repeated := runProgram(t, "sojourn", "", nil, "delete", h.ID(), "--yes")
+	require.Equal(t, 1, repeated.code, repeated.err)
+	require.Contains(t, repeated.err, "session "+h.ID()+": no such session")
+	_, err = c.Get(ctx, namesake.ID())
+	require.NoError(t, err, "a repeated delete deletes no other session")
 	again, err := c.Create(ctx, h.ID(), session.Options{Agent: anyAgent(t)})
 	require.NoError(t, err)
 	require.Contains(t, say(t, again, "RECALL").Result.Response, "I saw 0 earlier prompts")
@@ -296,6 +305,13 @@ func TestR133ContextControl(t *testing.T) {
 	require.Contains(t, read(session.Timeline{Roles: all}), "SAY the first words")
 	require.NoError(t, h.Close(ctx))
 	requireParity(t, h.ID())
+}
+
+func idsOf(blocks []event.Block) (ids []string) {
+	for _, b := range blocks {
+		ids = append(ids, b.ID)
+	}
+	return ids
 }
 
 func contents(blocks []event.Block) (texts []string) {

@@ -202,6 +202,12 @@ func TestDamageInTheArchive(t *testing.T) {
 		return strings.Contains(res.Error.Message, filepath.Base(s)[:20])
 	}), "it names the object: %s", res.Error.Message)
 	require.NoError(t, h.Close(testContext(t)))
+
+	to := filepath.Join(t.TempDir(), "session.tar")
+	s := program(t, "export", h.ID(), "-o", to)
+	require.Equal(t, 1, s.code)
+	require.Contains(t, s.err, ": damaged in the archive: home/")
+	require.FileExists(t, to, "it has all the rest")
 }
 
 // stored returns the files in which the store has a session's objects.

@@ -55,3 +55,14 @@ func TestEvaluation(t *testing.T) {
 	require.Equal(t, 2, none.code)
 	require.Contains(t, none.err, `--variant: "nobody=gpt" names no agent`)
 }
+
+// TestCheckOutlastsTheIdleTimeout: a session does not give up the sandbox in which its job's check
+// runs, however long that takes.
+func TestCheckOutlastsTheIdleTimeout(t *testing.T) {
+	skip.InShort(t, "activities has TestACheckKeepsItsSandbox")
+	onSharedHost(t)
+	run := startJob(t, `{"options": {"agent": "codex", "idleTimeoutMs": 15000}, "prompt": "SAY done", "check": "sleep 20"}`)
+	var out jobs.Result
+	require.NoError(t, run.Get(testContext(t), &out))
+	require.Equal(t, "done", out.Response)
+}

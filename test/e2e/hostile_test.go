@@ -79,6 +79,7 @@ func TestNothingLeftOfDeepFolders(t *testing.T) {
 	require.Contains(t, ended[len(ended)-1].Payload.(event.EETerminated).Message, "not kept of the workspace")
 	gone(t, w, h, "evict")
 	require.NoError(t, say(t, h, "TOOL bash: cat kept.txt").Err())
+	require.NotEmpty(t, results(t, h, "kept"), "a path that is too long takes no other file with it")
 	require.NoError(t, h.Close(testContext(t)))
 	gone(t, w, h, "close")
 }

@@ -154,7 +154,7 @@ func TestJobFailsByName(t *testing.T) {
 // has all of it.
 func TestJobOfALongAnswer(t *testing.T) {
 	onSharedHost(t)
-	const size = 3 << 20
+	const size = 2<<20 + 1<<16 // more than a payload takes
 	var out jobs.Result
 	require.NoError(t, startJob(t, fmt.Sprintf(`{"options": {"agent": %q}, "prompt": "BIG %d"}`, anyAgent(t), size)).Get(testContext(t), &out))
 	require.True(t, out.Truncated)
@@ -195,7 +195,11 @@ func TestJobIsCancelled(t *testing.T) {
 			run := startJob(t, `{"options": {"agent": "codex"}, "prompt": "GATE `+gate+`", "sessionId": "`+id+`"}`)
 			require.NoError(t, spaceOf(t).Model.Waiting(testContext(t), gate))
 			require.NoError(t, end(run))
-			require.Error(t, run.Get(testContext(t), nil))
+			_, err := jobs.Find(spaceOf(t).Temporal, run.GetID()).Wait(testContext(t))
+			var f *jobs.Failure
+			require.ErrorAs(t, err, &f)
+			require.Equal(t, map[string]string{"cancelled": jobs.TypeCancelled, "terminated": jobs.TypeEnded}[name], f.Type)
+			require.Equal(t, map[string]string{"cancelled": id}[name], f.Result.SessionID)
 			require.Eventually(t, func() bool { return statusOf(t, id) == session.StatusClosed }, patience, tick)
 		})
 	}
@@ -217,13 +221,18 @@ func TestRunCommand(t *testing.T) {
 		return program(t, append([]string{"run", "--agent", anyAgent(t)}, args...)...)
 	}
 	made := run("--schema", schema, "--file", file("report.csv", "1\n2\n")+"=in/data.csv", "--artifact", "made/*", "--out", out,
-		`TOOL bash: mkdir made; wc -l < in/data.csv > made/lines; touch left THEN SAY {"count": 2}`)
+		`TOOL bash: mkdir made; wc -l < in/data.csv > made/lines; touch left made/tool && chmod 755 made/tool THEN SAY {"count": 2}`)
 	require.Zero(t, made.code, made.err)
 	require.JSONEq(t, `{"count": 2}`, made.out)
 	lines, err := os.ReadFile(filepath.Join(out, "made", "lines"))
 	require.NoError(t, err)
 	require.Equal(t, "2", strings.TrimSpace(string(lines)))
 	require.NoFileExists(t, filepath.Join(out, "left"))
+	for name, executable := range map[string]bool{"lines": false, "tool": true} {
+		info, err := os.Stat(filepath.Join(out, "made", name))
+		require.NoError(t, err)
+		require.Equal(t, executable, info.Mode()&0o100 != 0, name)
+	}
 
 	refused(t, run("--out", schema, "SAY never"), 2, "--out: ", "--out wants a folder")
 	other := run("--schema", schema, "--repairs", "0", "SAY none")

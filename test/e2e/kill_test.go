@@ -538,6 +538,34 @@ func TestKillHost(t *testing.T) {
 	first.start()
 }
 
+// TestKillIdleHost: a host that is lost while its sessions are idle is noticed without a
+// message: each ends its sandbox, visibly, and continues on another host.
+func TestKillIdleHost(t *testing.T) {
+	if os.Getenv("SOJOURN_LONG") == "" {
+		skip.Unasked(t, "Temporal remembers a worker for five minutes: SOJOURN_LONG=1 runs it, make nightly does")
+	}
+	inOwnNamespace(t)
+	first := startKillable(t)
+	h := open(t, session.Options{IdleTimeoutMS: (24 * time.Hour).Milliseconds()})
+	l := follow(t, h)
+	require.NoError(t, say(t, h, "SAY remember the word quince").Err())
+	awaitIdle(t, h)
+	startKillable(t)
+	first.lose()
+	require.Eventually(t, func() bool {
+		return inList(t, h.ID()).Runtime.Sandbox == nil
+	}, 10*time.Minute, time.Second, "the lost sandbox is given up")
+	ended := payloads[event.EETerminated](events(t, h))
+	require.Len(t, ended, 1)
+	require.Equal(t, session.EvictUnhealthy, ended[0].Environment.Reason)
+	require.NotEmpty(t, ended[0].Environment.Message)
+	require.Contains(t, say(t, h, "RECALL").Result.Response, "quince")
+	require.NoError(t, h.Close(testContext(t)))
+	l.closed(t)
+	requireSame(t, h.ID())
+	first.start()
+}
+
 // TestKillHostWhileClosing: a session that is closing does not resume the turn whose
 // host is lost. The turn ends once, and the conversation names the lost blocks.
 func TestKillHostWhileClosing(t *testing.T) {
@@ -696,32 +724,51 @@ func TestKillNoProgressOfDyingWorkers(t *testing.T) {
 }
 
 // TestR131DeathIsNoticedBetweenMessages: a health check finds a dead environment
-// without a message: it is terminated, the session deactivated, and an event emitted.
+// without a message: it is terminated, the session deactivated, and an event emitted. That of
+// the next worker does too, which no message has connected to the agent.
 func TestR131DeathIsNoticedBetweenMessages(t *testing.T) {
 	inOwnNamespace(t)
 	k := startKillable(t, "SOJOURN_HEALTH_INTERVAL=1s")
+	unattended := stage(t, k.dir, anyAgent(t))
+	unattended.completed()
+	k.killed(func() { unattended.endAgent(syscall.SIGKILL) })
+	unattended.requireGivenUp()
 	for _, died := range []string{"agent", "runner"} {
 		t.Run(died, func(t *testing.T) {
 			t.Parallel()
 			s := stage(t, k.dir, anyAgent(t))
-			s.goOn()
-			require.NoError(t, answeredWell(testContext(t), t, s.h, s.r).Err())
-			awaitIdle(t, s.h)
+			s.completed()
 			if died == "agent" {
 				s.endAgent(syscall.SIGKILL)
 			} else {
 				s.endRunner()
 			}
-			heardUntil(t, s.h, 0, nth[event.EETerminated](1))
-			require.Equal(t, []string{"unhealthy"}, reasons(t, s.h))
-			require.Eventually(t, func() bool {
-				now, err := s.h.Snapshot(testContext(t))
-				return err == nil && now.Sandbox == nil && now.Status == session.StatusIdle
-			}, patience, tick)
-			require.Contains(t, say(t, s.h, "RECALL").Result.Response, "SAY")
-			require.NoError(t, s.h.Close(testContext(t)))
-			s.l.closed(t)
-			requireSame(t, s.h.ID())
+			s.requireGivenUp()
 		})
 	}
+}
+
+// completed lets the agent complete its turn.
+func (s *staged) completed() {
+	s.t.Helper()
+	s.goOn()
+	require.NoError(s.t, answeredWell(testContext(s.t), s.t, s.h, s.r).Err())
+	awaitIdle(s.t, s.h)
+}
+
+// requireGivenUp: the idle session's sandbox is terminated as unhealthy, and the next message
+// has another one.
+func (s *staged) requireGivenUp() {
+	t := s.t
+	t.Helper()
+	heardUntil(t, s.h, 0, nth[event.EETerminated](1))
+	require.Equal(t, []string{"unhealthy"}, reasons(t, s.h))
+	require.Eventually(t, func() bool {
+		now, err := s.h.Snapshot(testContext(t))
+		return err == nil && now.Sandbox == nil && now.Status == session.StatusIdle
+	}, patience, tick)
+	require.Contains(t, say(t, s.h, "RECALL").Result.Response, "SAY")
+	require.NoError(t, s.h.Close(testContext(t)))
+	s.l.closed(t)
+	requireSame(t, s.h.ID())
 }

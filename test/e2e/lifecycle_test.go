@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -314,4 +315,50 @@ func TestR115AutoRestore(t *testing.T) {
 	_, err = c.Open(ctx, "", session.Options{Agent: "claude"})
 	require.NoError(t, err)
 	require.Empty(t, order, "a new session is no restore")
+}
+
+// TestR116RestoreLayers: a session that is reopened has its timeline, its agent's own state and
+// its options. A caller that resolves some of these itself reads the closed session whole, before
+// anything of it is applied, and what it leaves in the record is what the session has.
+func TestR116RestoreLayers(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	kept, ours := json.RawMessage(`"core"`), json.RawMessage(`"cloudberry"`)
+	h := open(t, session.Options{Title: "layers", Metadata: map[string]json.RawMessage{"team": kept, "stale": kept}})
+	require.NoError(t, say(t, h, "TOOL bash: echo kept > kept.txt THEN SAY remember the word cloudberry").Err())
+	require.NoError(t, h.Close(ctx))
+	before, err := spaceOf(t).Client.Runtime(ctx, h.ID(), session.Timeline{})
+	require.NoError(t, err)
+
+	h, err = spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return inspection(t, h).Phase == "idle" }, patience, tick)
+	now, err := spaceOf(t).Client.Runtime(ctx, h.ID(), session.Timeline{})
+	require.NoError(t, err)
+	require.Equal(t, idsOf(before.Blocks), idsOf(now.Blocks), "its timeline")
+	require.Equal(t, before.Inspection.Usage, now.Inspection.Usage)
+	require.Equal(t, before.Inspection.Options.Metadata, now.Inspection.Options.Metadata)
+	require.Contains(t, say(t, h, "RECALL").Result.Response, "cloudberry", "its agent's own state")
+	require.NoError(t, say(t, h, "TOOL bash: test -e kept.txt").Err())
+	require.NoError(t, h.Close(ctx))
+
+	var c *session.Client
+	c, err = session.NewClient(session.ClientOptions{
+		Temporal: spaceOf(t).Temporal, Stream: spaceOf(t).Log, Archive: spaceOf(t).Archive, Agents: builtin.Registry(),
+		OnBeforeRestore: func(ctx context.Context, id string, rec *session.Record) (bool, error) {
+			whole, err := c.Runtime(ctx, id, session.Timeline{})
+			require.NoError(t, err)
+			require.Equal(t, session.StatusClosed, whole.Inspection.Status)
+			require.Equal(t, rec.Turns, whole.Inspection.Turns)
+			require.Subset(t, idsOf(whole.Blocks), idsOf(before.Blocks))
+			delete(rec.Options.Metadata, "stale")
+			rec.Options.Metadata["resolved"] = ours
+			return true, nil
+		},
+	})
+	require.NoError(t, err)
+	h, err = c.Open(ctx, h.ID(), session.Options{})
+	require.NoError(t, err)
+	require.Equal(t, map[string]json.RawMessage{"team": kept, "resolved": ours}, inspection(t, h).Options.Metadata)
+	require.NoError(t, h.Close(ctx))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // TestLimitInATurn: every agent is interrupted when its session reaches its limit of
@@ -42,7 +44,7 @@ func TestLimitInATurn(t *testing.T) {
 		waited := program(t, "wait", h.ID())
 		require.Equal(t, 3, waited.code, waited.err)
 		require.Contains(t, waited.err, "raises the limit")
-		require.Regexp(t, `(?m)^`+h.ID()+`\s.* paused `, sojourn(t, "ls"))
+		require.Regexp(t, `(?m)^`+h.ID()+`\s.* paused \(interrupted, `+res.Reason+`\) `, sojourn(t, "ls"))
 		inInbox := regexp.MustCompile(`(?m)^` + h.ID() + `\s.*` + res.Reason)
 		require.Eventually(t, func() bool { return inInbox.MatchString(sojourn(t, "inbox")) }, patience, tick, "the index has it a moment later")
 
@@ -59,6 +61,48 @@ func TestLimitInATurn(t *testing.T) {
 		requireParity(t, h.ID())
 		require.Contains(t, sojourn(t, "show", h.ID()), res.Reason, "the conversation says why it stopped")
 	})
+}
+
+// TestLimitsBindTheRunningTurn: a limit that is raised while a turn runs holds for it, and so
+// does a part of its limit that a child gets then, also after the worker is killed.
+func TestLimitsBindTheRunningTurn(t *testing.T) {
+	skip.InShort(t, "TestLimitInATurn holds a turn")
+	inOwnNamespace(t)
+	w := startWorker(t)
+	atGate := func(tokens int64) (h *session.Handle, r session.Receipt, gate, last string) {
+		ctx := testContext(t)
+		h = open(t, session.Options{Agent: "codex", Limits: limits.Limits{Tokens: tokens}}) // it reports a call's tokens behind the call's tool
+		gate, last = "bound-"+uuid.NewString(), "last-"+uuid.NewString()
+		r, err := h.Send(ctx, session.Message{Text: "GATE " + gate + " THEN TOOL bash: sleep 3 THEN GATE " + last + " THEN SAY done"})
+		require.NoError(t, err)
+		require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+		return h, r, gate, last
+	}
+	raised, answers, gate, last := atGate(100)
+	sojourn(t, "configure", raised.ID(), "--max-tokens", "10000")
+	heardUntil(t, raised, 0, nth[event.OptionsUpdate](1))
+	spaceOf(t).Model.Open(gate)
+	heardUntil(t, raised, 0, first(func(m event.MetadataUpdate) bool { return m.Usage != nil })) // more than it might before
+	spaceOf(t).Model.Open(last)
+	require.Equal(t, "done", answeredWell(testContext(t), t, raised, answers).Result.Response)
+
+	// Its last call is held back: else it might end before the limit interrupts it.
+	parent, held, gate, _ := atGate(1000)
+	child, _ := spawnGatedWith(t, parent, session.Options{Limits: limits.Limits{Tokens: 950}})
+	heardUntil(t, parent, 0, nth[event.SubagentSpawned](1))
+	require.NoError(t, w.Kill())
+	startWorkerIn(t, w.dataDir)
+	spaceOf(t).Model.Open(gate)
+	res, err := parent.Wait(testContext(t), held)
+	require.NoError(t, err)
+	require.Equal(t, session.Interrupted, res.Outcome)
+	require.Equal(t, session.TypeLimit, res.Error.Code)
+	require.Contains(t, res.Reason, "the limit of 1000 tokens is reached")
+	for _, h := range []*session.Handle{raised, parent} {
+		require.NoError(t, h.Close(testContext(t)))
+		requireParity(t, h.ID())
+	}
+	awaitClosed(t, child, "cancelled")
 }
 
 // TestPriceTable: an agent that reports no cost costs what the worker's table of prices

@@ -5,10 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/schedules"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/test/skip"
@@ -59,6 +63,76 @@ func TestScheduleWhileNoWorkerRan(t *testing.T) {
 	gone := runProgram(t, "sojourn", "", nil, "schedule", "trigger", "nightly")
 	require.Equal(t, 1, gone.code, gone.err)
 	require.Contains(t, gone.err, "nightly")
+}
+
+// TestScheduleOverlaps: what is due while the last one is at work is left out, or takes its
+// place: then the agent is interrupted, and asked again.
+func TestScheduleOverlaps(t *testing.T) {
+	skip.InShort(t, "TestScheduleWhileNoWorkerRan buffers what overlaps")
+	onSharedHost(t)
+	for _, rule := range []string{"skip", "cancel", "terminate"} {
+		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			id := rule + "-" + uuid.NewString()[:8]
+			sojourn(t, "schedule", "create", id, "GATE "+id+" THEN SAY done", "--every", "24h", "--agent", "codex", "--session", id, "--overlap", rule)
+			// By its rule, as when it is due: what "sojourn schedule trigger" starts is beside the rule.
+			schedule := spaceOf(t).Temporal.ScheduleClient().GetHandle(ctx, id)
+			require.NoError(t, schedule.Trigger(ctx, client.ScheduleTriggerOptions{}))
+			require.NoError(t, spaceOf(t).Model.Waiting(ctx, id))
+			h, err := spaceOf(t).Client.Get(ctx, id)
+			require.NoError(t, err)
+			require.NoError(t, schedule.Trigger(ctx, client.ScheduleTriggerOptions{}))
+			asked := 1
+			if rule == "skip" {
+				require.Eventually(t, func() bool {
+					d, err := schedule.Describe(ctx)
+					return err == nil && d.Info.NumActionsSkippedOverlap == 1
+				}, patience, tick)
+			} else {
+				asked = 2
+				heardUntil(t, h, 0, nth[event.QueryInterrupted](1))
+				heardUntil(t, h, 0, nth[event.QueryStarted](2))
+			}
+			spaceOf(t).Model.Open(id)
+			heardUntil(t, h, 0, nth[event.QueryCompleted](1))
+			awaitIdle(t, h)
+			require.Len(t, payloads[event.QueryStarted](events(t, h)), asked)
+			require.Equal(t, asked, strings.Count(sojourn(t, "show", id), "› GATE "+id))
+			sojourn(t, "schedule", "delete", id)
+			require.NoError(t, h.Close(ctx))
+		})
+	}
+}
+
+// TestScheduleBehindALimit: a message that its session's limit keeps from running fails with
+// the limit, and waits no longer: the schedule's next one is not held up, and nothing is asked
+// late when the limit is raised.
+func TestScheduleBehindALimit(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	id := "limited-" + uuid.NewString()[:8]
+	ask := func(text string) error {
+		run, err := spaceOf(t).Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: session.TaskQueue}, schedules.MessageType, schedules.Message{
+			SessionID: id, Options: session.Options{Agent: "codex", Limits: limits.Limits{Turns: 1}}, Prompt: text,
+		})
+		require.NoError(t, err)
+		return run.Get(ctx, nil)
+	}
+	require.NoError(t, ask("SAY one"))
+	for _, text := range []string{"SAY two", "SAY three"} {
+		var failed *temporal.ApplicationError
+		require.ErrorAs(t, ask(text), &failed)
+		require.Equal(t, session.TypeLimit, failed.Type())
+		require.Contains(t, failed.Error(), "turns")
+	}
+	h, err := spaceOf(t).Client.Get(ctx, id)
+	require.NoError(t, err)
+	_, err = h.Configure(ctx, session.Configure{Limits: &limits.Change{Turns: new(0)}})
+	require.NoError(t, err)
+	require.NoError(t, ask("SAY four"))
+	require.Len(t, payloads[event.QueryCompleted](events(t, h)), 2)
+	require.NoError(t, h.Close(ctx))
 }
 
 // TestScheduleCatchesUp: what was due while the server was away is started when it is back, each

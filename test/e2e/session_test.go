@@ -507,3 +507,50 @@ func TestR29Snapshot(t *testing.T) {
 	require.Positive(t, s.LastSeq)
 	require.NoError(t, h.Close(testContext(t)))
 }
+
+// TestR29SnapshotWithTimeline: one read has a session's snapshot, its timeline and its open
+// requests, also of a closed session.
+func TestR29SnapshotWithTimeline(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Agent: "claude", Title: "one read", Permission: adapters.PermissionAsk})
+	r, asked := asksFor(t, h, "TOOL bash: touch asked.txt")
+	require.Eventually(t, func() bool {
+		i := inspection(t, h)
+		return i.Status == session.StatusWaiting && i.CurrentTick != nil
+	}, patience, tick)
+	read := func() (whole session.RuntimeData) {
+		sojournJSON(t, &whole, "show", h.ID(), "--whole")
+		require.Equal(t, "1.0", whole.Inspection.Version)
+		require.Equal(t, h.ID(), whole.Inspection.SessionID)
+		require.Equal(t, "one read", whole.Inspection.Title)
+		require.False(t, whole.Inspection.Timestamp.IsZero())
+		return whole
+	}
+	waiting := read()
+	require.Equal(t, session.StatusWaiting, waiting.Inspection.Status)
+	require.Equal(t, 1, *waiting.Inspection.CurrentTick)
+	require.Equal(t, []string{asked.RequestID}, waiting.Inspection.Pending)
+	require.Len(t, waiting.Asks, 1)
+	require.Equal(t, asked, waiting.Asks[0].Payload)
+	require.NoError(t, h.Respond(ctx, session.RespondRequest{RequestID: asked.RequestID, Allow: true}))
+	answeredWell(ctx, t, h, r)
+	awaitIdle(t, h)
+
+	idle := read()
+	require.Equal(t, session.StatusIdle, idle.Inspection.Status)
+	require.Empty(t, idle.Asks)
+	require.Equal(t, 1, idle.Inspection.Turns)
+	require.Equal(t, 2, *idle.Inspection.TickCount)
+	require.Equal(t, event.Usage{InputTokens: 200, OutputTokens: 40}, idle.Inspection.Usage)
+	require.Equal(t, "TOOL bash: touch asked.txt", *idle.Blocks[0].Content)
+	require.NoError(t, h.Close(ctx))
+
+	closed := read()
+	require.Equal(t, session.StatusClosed, closed.Inspection.Status)
+	require.Equal(t, idsOf(idle.Blocks), idsOf(closed.Blocks))
+	require.Equal(t, idle.Inspection.Turns, closed.Inspection.Turns)
+	require.Equal(t, idle.Inspection.TickCount, closed.Inspection.TickCount)
+	require.Equal(t, idle.Inspection.Usage, closed.Inspection.Usage)
+	require.Equal(t, 2, program(t, "show", h.ID(), "--whole", "--tree").code)
+}

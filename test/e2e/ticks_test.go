@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -114,7 +115,8 @@ func TestLimitOfModelCalls(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{Agent: "claude", Limits: limits.Limits{ModelCalls: 2}})
-	r, err := h.Send(ctx, session.Message{Text: twoTools})
+	// The third call does not end before it is interrupted.
+	r, err := h.Send(ctx, session.Message{Text: "TOOL bash: echo one THEN TOOL bash: echo two THEN GATE calls-" + uuid.NewString() + " THEN SAY done"})
 	require.NoError(t, err)
 	res, err := h.Wait(ctx, r)
 	require.NoError(t, err)

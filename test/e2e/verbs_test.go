@@ -25,7 +25,7 @@ func TestWaitingVerbs(t *testing.T) {
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	none := program(t, "result", h.ID())
-	require.Equal(t, 1, none.code, none.err)
+	refused(t, none, 1, "session "+h.ID()+": no turn has ended yet", "send it a message")
 
 	r, gate := sendToGate(ctx, t, h, "SAY one THEN ")
 	var late said
@@ -59,8 +59,9 @@ func TestWaitingVerbs(t *testing.T) {
 	require.Equal(t, first.Result.Response+"\n", sojourn(t, "wait", h.ID(), r.ExecutionID), "by its execution's id")
 
 	_, _ = sendToGate(ctx, t, h, "SAY three THEN ")
-	stopped := begin(t, "wait", h.ID(), h.ID()+"/nothing")
-	require.Error(t, stopped.cmd.Wait(), "no such message")
+	for _, verb := range []string{"wait", "result"} {
+		refused(t, program(t, verb, h.ID(), "nothing"), 1, `session `+h.ID()+`: no message or execution "nothing"`, "the id of a message")
+	}
 	sojourn(t, "interrupt", h.ID(), "--reason", "enough")
 	require.Contains(t, sojourn(t, "wait", h.ID()), "is idle")
 	cut := program(t, "result", h.ID())

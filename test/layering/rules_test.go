@@ -131,7 +131,7 @@ func rules() []rule {
 		{
 			name:    "an agent's tools use a session as anybody does",
 			about:   under("agenttools"),
-			forbids: allOursBut("agenttools", "session", "runner", "adapters", "permission"),
+			forbids: allOursBut("agenttools", "session", "runner", "adapters", "permission", "limits"),
 			why:     "what an agent may do with sessions any program may: there is no way into a turn",
 		},
 		{

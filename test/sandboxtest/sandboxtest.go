@@ -366,7 +366,10 @@ func copyEscapes(t *testing.T, b Bench) {
 	for _, f := range bad {
 		good := sandbox.Text("good", f.Path)
 		err := sb.CopyIn(t.Context(), sandbox.AreaWorkspace, sandbox.Files(f, good))
-		require.Errorf(t, err, "%q", f.Path)
+		skipped, complete := errors.AsType[*sandbox.SkippedError](err)
+		require.Truef(t, complete, "%q: %v", f.Path, err)
+		require.Len(t, skipped.Files, 1)
+		require.Equal(t, f.Path, skipped.Files[0].Path)
 		out, _ := sh(t, sb, "cat good", "")
 		require.Equal(t, f.Path, out, "the good part stays")
 	}

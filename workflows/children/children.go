@@ -160,14 +160,15 @@ func wholeOrNamed(r event.QueryResult, child string) string {
 // Options returns the options of a child's workflow. It outlives the run of its parent that
 // started it; the parent closes it, or the cleanup after a terminated parent does. A
 // child's id is used once.
-func Options(id, title string) workflow.ChildWorkflowOptions {
+func Options(in session.Input) workflow.ChildWorkflowOptions {
 	return workflow.ChildWorkflowOptions{
-		WorkflowID:            id,
+		WorkflowID:            in.SessionID,
 		WorkflowTaskTimeout:   session.WorkflowTaskTimeout,
 		TaskQueue:             session.TaskQueue,
 		WaitForCancellation:   true,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		StaticSummary:         title,
+		StaticSummary:         in.Options.Title,
+		Memo:                  in.Memo(),
 	}
 }

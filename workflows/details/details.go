@@ -3,6 +3,7 @@
 package details
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 // "" while no turn runs.
 func Markdown(i session.Inspection, now string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### %s\n\n", orDash(i.Title))
+	fmt.Fprintf(&b, "### %s\n\n", cmp.Or(i.Title, "—"))
 	row := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(&b, "- **%s:** %s\n", name, value)
@@ -61,7 +62,7 @@ func Markdown(i session.Inspection, now string) string {
 // its heartbeat: whose turn it is. It is metadata of an event that exists anyway. Temporal
 // documents 400 bytes for it; a rune of the title takes at most 6.
 func Turn(i session.Inspection) string {
-	return fmt.Sprintf("%s · %s · turn %d · %s before it", orDash(Line(i.Title, 40)), i.Agent, i.Turns+1, dollars(i.CostUSD))
+	return fmt.Sprintf("%s · %s · turn %d · %s before it", cmp.Or(Line(i.Title, 40), "—"), i.Agent, i.Turns+1, dollars(i.CostUSD))
 }
 
 // Line returns the first line of a text, truncated to n runes.
@@ -87,13 +88,6 @@ func dollars(cost *float64) string {
 		return "cost unknown"
 	}
 	return fmt.Sprintf("$%.4f", *cost)
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "—"
-	}
-	return s
 }
 
 // lastBlock returns the last block of the last ended turn: what a running turn streams

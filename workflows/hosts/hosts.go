@@ -43,7 +43,7 @@ func whyNoReport(err error) string {
 	var app *temporal.ApplicationError
 	switch {
 	case timeouts.HostLost(err):
-		return "its worker does not answer"
+		return session.NoWorker
 	case errors.As(err, &app):
 		return app.Message()
 	}

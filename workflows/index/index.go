@@ -16,7 +16,9 @@ import (
 type Entry struct {
 	Status  session.Status
 	Outcome session.Outcome
-	Title   string
+	// Limit keeps queued messages from running; "" for none.
+	Limit string
+	Title string
 	// Host is the sandbox's host; "" for none.
 	Host  string
 	Turns int
@@ -29,9 +31,9 @@ type Entry struct {
 }
 
 // Of returns a session's entry.
-func Of(st *session.State, status session.Status) Entry {
+func Of(st *session.State, status session.Status, limit string) Entry {
 	e := Entry{
-		Status: status, Outcome: st.Outcome, Title: st.Title, Turns: st.Turns, CostUSD: st.CostUSD,
+		Status: status, Outcome: st.Outcome, Limit: limit, Title: st.Title, Turns: st.Turns, CostUSD: st.CostUSD,
 		LastActivity: st.LastActivity, Tags: st.Tags, Shown: true,
 	}
 	if st.Sandbox != nil {
@@ -52,6 +54,9 @@ func Changes(was, now Entry, in session.Input) []temporal.SearchAttributeUpdate 
 	}
 	if now.Outcome != was.Outcome {
 		set = append(set, session.AttrOutcome.ValueSet(string(now.Outcome)))
+	}
+	if now.Limit != was.Limit {
+		set = append(set, keywordOrNone(session.AttrLimit, now.Limit))
 	}
 	if now.Title != was.Title {
 		set = append(set, session.AttrTitle.ValueSet(now.Title))

@@ -82,7 +82,8 @@ func endTurnInput(found contract.DescribeTerminatedOutput) contract.RunTurnInput
 }
 
 // Scheduled starts the cleanup of every session that was ended from outside since its last
-// run. The schedule runs it; it returns where the next run starts.
+// run, and has idle sessions give up the sandboxes of lost hosts. The schedule runs it; it
+// returns where the next run starts.
 func Scheduled(ctx workflow.Context) (time.Time, error) {
 	var in contract.ReconcileTerminatedInput
 	if workflow.HasLastCompletionResult(ctx) {
@@ -96,6 +97,9 @@ func Scheduled(ctx workflow.Context) (time.Time, error) {
 	err := workflow.ExecuteActivity(ctx, contract.ActivityReconcileTerminated, in).Get(ctx, &out)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reconcile terminated sessions: %w", err)
+	}
+	if err := workflow.ExecuteActivity(ctx, contract.ActivityEvictLost).Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Warn("lost hosts are looked for again by the next run", "error", err)
 	}
 	return out.Next, nil
 }

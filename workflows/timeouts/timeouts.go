@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -152,4 +153,26 @@ var Find = workflow.ActivityOptions{
 	TaskQueue:           session.TaskQueue,
 	StartToCloseTimeout: 5 * time.Minute,
 	RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 3},
+}
+
+// Reported returns the error that a host itself gave; "" if it reported none.
+func Reported(err error) string {
+	if app, reported := Failure(err).(*temporal.ApplicationError); reported {
+		return app.Message()
+	}
+	return ""
+}
+
+// ErrorInfo returns an activity's error as the conversation shows it.
+func ErrorInfo(err error) event.ErrorInfo {
+	switch failure := Failure(err).(type) {
+	case *temporal.ApplicationError:
+		return event.ErrorInfo{Message: failure.Message(), Code: failure.Type()}
+	case *temporal.TimeoutError:
+		if HostLost(err) {
+			return event.ErrorInfo{Message: "the sandbox's host does not answer; the sandbox is given up", Code: session.TypeHostLost}
+		}
+		return event.ErrorInfo{Message: "the turn took longer than a turn may: " + failure.Error(), Code: session.TypeAgentFailed}
+	}
+	return event.ErrorInfo{Message: err.Error(), Code: session.TypeAgentFailed}
 }

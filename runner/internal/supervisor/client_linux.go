@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -33,13 +34,28 @@ type client struct {
 	streams map[uint64]*stream
 }
 
+// acceptUnix returns the next connection. That the machine has no more files, for example, is
+// no reason to take none any more: the only error is that the listener is closed.
+func acceptUnix(l *net.UnixListener) (*net.UnixConn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			return conn, err
+		}
+		time.Sleep(acceptAgain)
+	}
+}
+
+// acceptAgain is when a connection is accepted again that could not be.
+const acceptAgain = 50 * time.Millisecond
+
 // accept serves every connection until the listener is closed, and waits for
 // them.
 func (s *Supervisor) accept() {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	for {
-		conn, err := s.listener.AcceptUnix()
+		conn, err := acceptUnix(s.listener)
 		if err != nil {
 			return
 		}

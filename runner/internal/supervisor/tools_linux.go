@@ -59,7 +59,7 @@ func (t *tools) serve() {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	for {
-		conn, err := t.listener.AcceptUnix()
+		conn, err := acceptUnix(t.listener)
 		if err != nil {
 			return
 		}
