@@ -78,9 +78,10 @@ func Find(t client.Client, a *archive.Archive, id string) *Batch { return &Batch
 func (b *Batch) ID() string { return b.id }
 
 // Progress returns how far the batch is. Of one that Temporal has forgotten it is what the batch
-// came to, by its report, without window, budget and start. Error: session.ErrNotFound.
+// came to, by its report, without window, budget and start. Errors: [session.ErrNotFound], and
+// those of [session.Query].
 func (b *Batch) Progress(ctx context.Context) (p Progress, err error) {
-	v, err := b.t.QueryWorkflow(ctx, b.id, "", QueryProgress)
+	err = session.Query(ctx, b.t, b.id, QueryProgress, &p)
 	if b.isForgotten(err) {
 		out, err := b.kept(ctx)
 		if errors.Is(err, ErrCancelled) {
@@ -91,7 +92,7 @@ func (b *Batch) Progress(ctx context.Context) (p Progress, err error) {
 	if err != nil {
 		return p, b.failed(ctx, "progress", err)
 	}
-	return p, v.Get(&p)
+	return p, nil
 }
 
 // isForgotten reports whether a request failed because Temporal does not know the batch, of which

@@ -74,6 +74,20 @@ func TestAnEndedBatchTakesNoRequests(t *testing.T) {
 	}
 }
 
+// mute knows the batch, of which no worker answers queries.
+type mute struct{ remembering }
+
+func (*mute) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+	return nil, serviceerror.NewFailedPrecondition("no poller seen for task queue recently")
+}
+
+// A batch whose worker is away says so.
+func TestProgressWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	_, err := Find(&mute{}, nil, "b1").Progress(t.Context())
+	require.ErrorIs(t, err, session.ErrNoWorker)
+}
+
 // A batch that has ended is found by its id when Temporal has forgotten it: it is not run again,
 // and has its report.
 func TestAForgottenBatchIsNotRunAgain(t *testing.T) {

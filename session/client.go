@@ -315,9 +315,6 @@ func startAttributes(in Input) temporal.SearchAttributes {
 	if in.Options.Title != "" {
 		set = append(set, AttrTitle.ValueSet(in.Options.Title))
 	}
-	if in.Options.Profile != "" {
-		set = append(set, AttrProfile.ValueSet(in.Options.Profile))
-	}
 	if in.Options.Tenant != "" {
 		set = append(set, AttrTenant.ValueSet(in.Options.Tenant))
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -45,6 +46,7 @@ type fakeTemporal struct {
 	// Temporal says of them.
 	late, queries int
 	lateBy        error
+	takes         time.Duration
 	signals       []string
 	fails         error
 }
@@ -86,9 +88,13 @@ func (f *fakeTemporal) UpdateWorkflow(_ context.Context, o client.UpdateWorkflow
 	return fakeUpdate{err: f.update(o)}, nil
 }
 
-func (f *fakeTemporal) QueryWorkflow(_ context.Context, _, _, name string, _ ...any) (converter.EncodedValue, error) {
+func (f *fakeTemporal) QueryWorkflow(ctx context.Context, _, _, name string, _ ...any) (converter.EncodedValue, error) {
 	f.asked = name
 	if f.queries++; f.queries <= f.late {
+		select {
+		case <-time.After(f.takes):
+		case <-ctx.Done():
+		}
 		return nil, f.lateBy
 	}
 	if f.answer == nil {
@@ -343,7 +349,8 @@ func TestQueryWithoutAPoller(t *testing.T) {
 	require.NotContains(t, err.Error(), "poller")
 }
 
-// A query that was not answered in time is repeated, as long as its caller has time.
+// A query that was not answered in time is repeated: as long as its caller has time, or for half a
+// minute, in which a worker that was killed is there again.
 func TestLateQueryIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	for name, by := range map[string]error{
@@ -352,24 +359,31 @@ func TestLateQueryIsAskedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			busy := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-			busy.late, busy.lateBy, busy.query = 2, by, errors.New("answered")
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			h, err := newClient(t, busy).Get(ctx, "s1")
-			require.NoError(t, err)
-			_, err = h.Inspect(ctx)
-			require.ErrorContains(t, err, "answered")
-			require.Equal(t, 3, busy.queries)
+			synctest.Test(t, func(t *testing.T) {
+				busy := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+				busy.lateBy, busy.takes, busy.query = by, 11*time.Second, errors.New("answered")
+				h, err := newClient(t, busy).Get(t.Context(), "s1")
+				require.NoError(t, err)
+				asked := func(ctx context.Context, late int) error {
+					busy.late, busy.queries = late, 0
+					_, err := h.Inspect(ctx)
+					return err
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				require.ErrorContains(t, asked(ctx, 5), "answered")
+				require.Equal(t, 6, busy.queries)
+				require.ErrorIs(t, asked(ctx, 5), ErrNoWorker, "the caller's minute is over")
 
-			busy.late = 4
-			_, err = h.Inspect(t.Context())
-			require.ErrorIs(t, err, ErrNoWorker, "without a deadline there is one try, and Temporal itself is there")
-			busy.fails = serviceerror.NewUnavailable("no connection")
-			busy.late = 5
-			_, err = h.Inspect(t.Context())
-			require.ErrorIs(t, err, ErrUnavailable)
-			require.NotErrorIs(t, err, ErrNoWorker)
+				require.ErrorContains(t, asked(t.Context(), 2), "answered")
+				require.ErrorIs(t, asked(t.Context(), 100), ErrNoWorker)
+				require.Equal(t, 3, busy.queries, "without a deadline it has half a minute")
+
+				busy.fails = serviceerror.NewUnavailable("no connection")
+				err = asked(t.Context(), 100)
+				require.ErrorIs(t, err, ErrUnavailable)
+				require.NotErrorIs(t, err, ErrNoWorker)
+			})
 		})
 	}
 }

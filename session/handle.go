@@ -289,47 +289,21 @@ func (h *Handle) Result(ctx context.Context, id string) (Result, error) {
 	return r, h.query(ctx, QueryResult, &r, id)
 }
 
-// query retries until the context's deadline. Temporal's SDK allows ten seconds per try,
-// and a session whose worker was lost, or is busy, may take longer. Without a deadline
-// there is one try. A Temporal that is away is told at once.
+// query asks the session's workflow. Error: a NoMessageError if the session knows nothing of the
+// id in args.
 func (h *Handle) query(ctx context.Context, name string, out any, args ...any) error {
-	v, err := h.c.o.Temporal.QueryWorkflow(ctx, h.id, "", name, args...)
-	for _, bounded := ctx.Deadline(); bounded && ctx.Err() == nil && (isLate(err) || isAway(err) && h.noWorker(ctx, err)); {
-		v, err = h.c.o.Temporal.QueryWorkflow(ctx, h.id, "", name, args...)
+	err := Query(ctx, h.c.o.Temporal, h.id, name, out, args...)
+	if errors.Is(err, ErrNoWorker) {
+		return fmt.Errorf("session %s: %s: %w", h.id, name, err)
 	}
-	if h.noWorker(ctx, err) {
-		return fmt.Errorf("session %s: %s: %w", h.id, name, ErrNoWorker) // what the transport says of it changes
-	}
-	err = fromQuery(err)
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == TypeNotFound {
 		return &NoMessageError{SessionID: h.id, ID: fmt.Sprint(args...)} // the session itself has answered
 	}
 	if err != nil {
 		return h.failed(ctx, name, err)
 	}
-	if err := v.Get(out); err != nil {
-		return fmt.Errorf("session %s: %s: %w", h.id, name, err)
-	}
 	return nil
 }
-
-// noWorker reports whether a query failed because no worker answered it: Temporal itself
-// does.
-func (h *Handle) noWorker(ctx context.Context, err error) bool {
-	switch {
-	case isUnpolled(err):
-		return true
-	case !isLate(err) && !isAway(err):
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), temporalPatience)
-	defer cancel()
-	_, err = h.c.o.Temporal.DescribeWorkflowExecution(ctx, h.id, "")
-	return err == nil
-}
-
-// temporalPatience is how long Temporal has to answer where only that is asked.
-const temporalPatience = 3 * time.Second
 
 func (h *Handle) update(ctx context.Context, name, updateID string, out any, args ...any) error {
 	for wait := firstAgain; ; wait *= 2 {
