@@ -15,9 +15,10 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Handle addresses one incarnation of a session: after it is closed every
-// operation returns ErrClosed, also when the session is reopened, because that is
-// another incarnation. Safe for concurrent use.
+// Handle addresses one incarnation of a session: after it is closed every request returns
+// ErrClosed, also when the session is reopened, because that is another incarnation. State,
+// results and events are the session's: they can be read when it is closed, and of a reopened
+// one they are those of the new incarnation. Safe for concurrent use.
 type Handle struct {
 	c  *Client
 	id string
