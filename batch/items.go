@@ -185,17 +185,22 @@ type stored struct {
 	Text string `json:"t,omitempty"`
 }
 
+// byteOrderMark is how programs of Windows begin a file in UTF-8.
+const byteOrderMark = "\ufeff"
+
 // upload writes the items of a batch into the archive, and returns its input with their number
-// and digest. Blank lines are left out. A line that is no item
-// is a failed item in the results.
+// and digest. Blank lines are left out. A line that is no item is a failed item in the results.
 func upload(ctx context.Context, to *archive.Objects, in Input, items io.Reader) (Input, error) {
 	u := uploader{to: to, sum: sha256.New(), each: max(len(in.Variants), 1)}
 	sc := bufio.NewScanner(items)
 	sc.Buffer(nil, maxLine)
 	number := 0
 	for sc.Scan() {
-		number++
-		if line := bytes.TrimSpace(sc.Bytes()); len(line) > 0 {
+		line := sc.Bytes()
+		if number++; number == 1 {
+			line = bytes.TrimPrefix(line, []byte(byteOrderMark))
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
 			if err := u.add(ctx, number, line); err != nil {
 				return in, err
 			}

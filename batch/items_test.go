@@ -143,6 +143,22 @@ func TestLoadedItemFitsIntoAPayload(t *testing.T) {
 	}
 }
 
+// A file in UTF-8 as programs of Windows write it has the same items.
+func TestByteOrderMarkIsNoPartOfAnItem(t *testing.T) {
+	t.Parallel()
+	a := openArchive(t, freshNamespace(), http.DefaultTransport)
+	digest := func(id, items string) string {
+		to, err := a.Batch(id)
+		require.NoError(t, err)
+		in, err := upload(t.Context(), to, Input{Job: jobs.Input{Options: session.Options{Agent: "claude"}, Prompt: "go"}}, strings.NewReader(items))
+		require.NoError(t, err)
+		return in.Digest
+	}
+	plain := digest("plain", "{}\n{}\n")
+	require.Equal(t, plain, digest("marked", "\ufeff{}\r\n{}\r\n"))
+	require.NotEqual(t, plain, digest("elsewhere", "{}\n\ufeff{}\n"), "it is one at the beginning only")
+}
+
 // unread fails the test if it is read.
 type unread struct{ t *testing.T }
 
