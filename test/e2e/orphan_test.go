@@ -56,7 +56,7 @@ func TestNothingLeftOfARemovedDataFolder(t *testing.T) {
 func TestNothingLeftWithoutAWorker(t *testing.T) {
 	skip.InShort(t, "TestNothingLeft looks for remains too")
 	inOwnNamespace(t)
-	const lease = 5 * time.Second
+	const lease = 12 * time.Second // a stalled machine keeps a worker from renewing it for some seconds
 	setting := "SOJOURN_IDLE_LEASE=" + lease.String()
 	w := startWorker(t, setting)
 	h := open(t, session.Options{})
@@ -65,7 +65,7 @@ func TestNothingLeftWithoutAWorker(t *testing.T) {
 	before := sandboxProcesses(t, w.dataDir)
 	require.NotEmpty(t, before)
 	since := time.Now()
-	require.Eventually(t, func() bool { return time.Since(since) > 3*lease }, patience, tick)
+	require.Eventually(t, func() bool { return time.Since(since) > 2*lease }, patience, tick)
 	alive := map[int]string{}
 	for _, p := range sandboxProcesses(t, w.dataDir) {
 		alive[p.PID] = p.Start

@@ -3,6 +3,7 @@ package e2e
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -183,13 +185,17 @@ func TestFilesComeOut(t *testing.T) {
 		"ln -s src/deep/a.txt link; ln -s /etc/passwd out").Err())
 	awaitIdle(t, h)
 	for _, state := range []string{"open", "closed"} {
-		var list []struct{ Path, Mode string }
-		sojournJSON(t, &list, "files", h.ID())
-		var paths []string
-		for _, f := range list {
-			paths = append(paths, f.Path)
-		}
-		require.Equal(t, []string{"empty", "link", "out", "run.sh", "src", "src/deep", "src/deep/a.txt"}, paths, state)
+		eventually(t, func(c *assert.CollectT) bool {
+			var list []struct{ Path, Mode string }
+			s := program(t, "files", h.ID(), "--json")
+			require.Zero(c, s.code, s.err)
+			require.NoError(c, json.Unmarshal([]byte(s.out), &list))
+			var paths []string
+			for _, f := range list {
+				paths = append(paths, f.Path)
+			}
+			return assert.Equal(c, []string{"empty", "link", "out", "run.sh", "src", "src/deep", "src/deep/a.txt"}, paths, state)
+		}, patience, tick, "the archive may be behind a turn")
 
 		dir := filepath.Join(t.TempDir(), "result")
 		s := runProgram(t, "sojourn", "", nil, "files", h.ID(), "-o", dir)
