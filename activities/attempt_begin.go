@@ -380,6 +380,9 @@ func (a *attempt) sendOptions(ctx context.Context, model string, permission adap
 	if a.agent.Fresh {
 		return nil
 	}
+	if a.mode(permission).Asks() && a.agent.StartedAllowing() {
+		return fmt.Errorf("ask from now on: %w", adapters.ErrUnsupported)
+	}
 	if a.checkpoint.Model != "" && model != a.checkpoint.Model {
 		if err := a.dialogue.Say(ctx, "model-"+a.in.ExecutionID, adapters.SetModel{Model: model}); err != nil {
 			return err

@@ -98,7 +98,7 @@ func (h *Host) startSpec(a *Agent, cmd adapters.Command) runner.StartSpec {
 		Control: a.Paths.Control, Socket: a.Paths.Socket,
 		Isolation: Isolation(a.Paths),
 		SpoolFrom: a.reached, IdleLease: h.o.IdleLease,
-		Tag: map[string]string{"session": a.Launch.SessionID, "agent": a.Adapter.Info().Name},
+		Tag: map[string]string{"session": a.Launch.SessionID, "agent": a.Adapter.Info().Name, permissionTag: string(a.Launch.Permission)},
 	}
 	if a.tools {
 		spec.Tools = toolsIn(a.Paths)
@@ -111,6 +111,17 @@ func (h *Host) startSpec(a *Agent, cmd adapters.Command) runner.StartSpec {
 		spec.HTTP = runner.HTTPSpec{Ready: c.Ready, Events: c.Events, User: c.User, PasswordEnv: c.PasswordEnv}
 	}
 	return spec
+}
+
+// permissionTag has the permission mode in which an agent's process was started.
+const permissionTag = "permission"
+
+// StartedAllowing reports whether the connected process was started to run everything, and so may
+// have loaded from the workspace's settings what asks nobody: hooks, servers, rules. An older build
+// started all processes so.
+func (a *Agent) StartedAllowing() bool {
+	mode, known := a.Conn.Attached().Tag[permissionTag]
+	return !known || !adapters.Permission(mode).Asks()
 }
 
 // repair moves and writes what the adapter wants before a start.

@@ -28,6 +28,10 @@ const (
 // Valid reports whether an answer is one of the three.
 func (a Answer) Valid() bool { return a == Allow || a == Ask || a == Deny }
 
+// Asks reports whether an agent with this standing answer has to ask for what it does; with
+// Allow, the default, it does not.
+func (a Answer) Asks() bool { return a == Ask || a == Deny }
+
 // Rule answers requests for some tools. In Tool and Match a * matches any text, and all
 // else itself.
 type Rule struct {

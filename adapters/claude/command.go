@@ -42,14 +42,17 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 // permissionArgs lets every process ask the host, also one that starts by running
 // everything: SetPermission may have it ask later, and without a prompt tool it would refuse
 // each tool. With ask and deny a person or the policy answers, so that the agent gets a
-// refusal as text; the last flag lets SetPermission switch to allow later.
+// refusal as text; SetPermission may switch to allow later. An agent that asks gets nothing of
+// the workspace that could allow or run anything unasked: hooks, servers, permissions and
+// variables of its settings, and what its subagents, skills and commands say of tools. What it
+// says to the agent is imported; see workspaceRules.
 func permissionArgs(p adapters.Permission) ([]string, error) {
 	args := []string{"--permission-prompt-tool", "stdio"}
 	switch p {
 	case adapters.PermissionAllow, "":
 		return append(args, "--dangerously-skip-permissions", "--disallowedTools", strings.Join(askingTools, ",")), nil
 	case adapters.PermissionAsk, adapters.PermissionDeny:
-		return append(args, "--allow-dangerously-skip-permissions"), nil
+		return append(args, "--allow-dangerously-skip-permissions", "--setting-sources", "user"), nil
 	}
 	return nil, fmt.Errorf("claude: permission is %q, want allow, ask or deny", p)
 }

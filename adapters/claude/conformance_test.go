@@ -24,6 +24,7 @@ func conforming() adaptertest.Agent {
 			Answer: answerBlue, Heard: "Blue",
 		},
 		Compact: "/compact",
+		Hostile: hostile,
 		Tool:    func(server, tool string) string { return "mcp__" + server + "__" + tool },
 	}
 }

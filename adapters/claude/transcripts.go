@@ -55,14 +55,18 @@ func mainFiles(home adapters.Home, l adapters.Launch) ([]string, error) {
 // was.
 func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
 	found, err := a.Transcripts(home, l)
-	if err != nil || len(found) == 0 {
+	if err != nil {
 		return adapters.Preparation{}, err
+	}
+	rules := workspaceRules(l)
+	if len(found) == 0 {
+		return adapters.Preparation{Write: []adapters.Repair{rules}}, nil
 	}
 	write, err := repaired(home, found[0])
 	if err != nil {
 		return adapters.Preparation{}, err
 	}
-	return adapters.Preparation{NativeID: l.NativeID, Write: write}, nil
+	return adapters.Preparation{NativeID: l.NativeID, Write: append(write, rules)}, nil
 }
 
 // preferred returns the one file that the agent itself would resume, if a home

@@ -61,10 +61,6 @@ func config(p adapters.Profile, l adapters.Launch) string {
 	}, "features")
 	// Without this its own models don't see the profile's subagents.
 	t.table(map[string]any{"hide_spawn_agent_metadata": false}, "features", "multi_agent_v2")
-	// Trust lets the workspace's own settings allow tools.
-	if l.Workspace != "" && policy == askNothing {
-		t.table(map[string]any{"trust_level": "trusted"}, "projects", l.Workspace)
-	}
 	servers := mcpServers(p, l)
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		t.table(servers[name], "mcp_servers", name)

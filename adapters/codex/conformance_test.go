@@ -23,7 +23,8 @@ func conforming() adaptertest.Agent {
 	return adaptertest.Agent{
 		Adapter: New(),
 		Model:   "sim-model", OtherModel: "sim-other",
-		Tool: func(server, tool string) string { return "mcp__" + server + "." + tool },
+		Tool:    func(server, tool string) string { return "mcp__" + server + "." + tool },
+		Hostile: hostile,
 		Question: adaptertest.Question{
 			Script: `CALL request_user_input {"questions":[{"id":"color","header":"Color","question":"Which color?","options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]} THEN SAY answered`,
 			Answer: func(event.PermissionRequested) json.RawMessage {

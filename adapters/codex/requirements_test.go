@@ -171,7 +171,7 @@ func TestR97ProfileContents(t *testing.T) {
 		`model = "m1"`, `approval_policy = "never"`, `check_for_update_on_startup = false`,
 		"[mcp_servers.local]\n", `env = { A = "b\"c" }`, "[mcp_servers.remote]\n", `http_headers = { X-Key = "v" }`, `url = "https://mcp.test"`,
 		"[mcp_servers.bun]\n", `"/srv/home/.sojourn/mcp/bun", "python3", "s.py"`, "[analytics]\nenabled = false",
-		"[projects.\"/srv/project\"]\ntrust_level = \"trusted\"", `base_url = "http://model.test/v1"`, `env_key = "OPENAI_API_KEY"`,
+		`base_url = "http://model.test/v1"`, `env_key = "OPENAI_API_KEY"`,
 	} {
 		require.Contains(t, conf, want)
 	}

@@ -32,6 +32,11 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 	}
 	env := environment(l)
 	env[permissionVariable] = permission
+	if l.Permission.Asks() {
+		// Rules of the workspace's settings for an agent go before those of the process, and
+		// its servers and plugins ask nobody.
+		env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
+	}
 	return adapters.Command{
 		Argv: []string{l.Program, "serve", "--port", "0", "--hostname", "127.0.0.1", "--print-logs", "--log-level", "ERROR"},
 		Env:  env,

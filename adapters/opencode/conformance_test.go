@@ -27,7 +27,8 @@ func conforming(t *testing.T) adaptertest.Agent {
 			Answer: func(event.PermissionRequested) json.RawMessage { return json.RawMessage(`{"answers":[["Blue"]]}`) },
 			Heard:  "Blue",
 		},
-		Tool: func(server, tool string) string { return server + "_" + tool },
+		Tool:    func(server, tool string) string { return server + "_" + tool },
+		Hostile: hostile,
 		Missing: map[string]string{
 			"subagent-background": "a subagent is always waited for",
 		},

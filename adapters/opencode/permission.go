@@ -35,11 +35,6 @@ var harmless = []string{"glob", "grep", "list", "lsp", "question", "read", "skil
 // workspace, may have rules for it. A subagent may start subagents only if one names task.
 var named = []string{"bash", "doom_loop", "edit", "external_directory", "task", "webfetch", "websearch"}
 
-// asks reports whether the agent asks in a mode.
-func asks(p adapters.Permission) bool {
-	return p == adapters.PermissionAsk || p == adapters.PermissionDeny
-}
-
 // permissionRules: with allow the agent never asks; with ask and deny it asks the
 // host each time, and a person or the policy answers, so that the agent gets a
 // refusal as text. Subagents inherit the rule for external folders, so it is named.
@@ -47,7 +42,7 @@ func permissionRules(p adapters.Permission) ([]rule, error) {
 	switch {
 	case p == adapters.PermissionAllow || p == "":
 		return []rule{{"*", "*", "allow"}}, nil
-	case asks(p):
+	case p.Asks():
 		rules := []rule{{"*", "*", "ask"}, {"external_directory", "*", "ask"}}
 		for _, tool := range harmless {
 			rules = append(rules, rule{tool, "*", "allow"})
@@ -79,7 +74,7 @@ const asking = "#asks"
 
 func (t *translator) encodeOpening(id string) ([]adapters.Message, error) {
 	path := "/api/session"
-	if asks(t.launch.Permission) {
+	if t.launch.Permission.Asks() {
 		path += asking
 	}
 	return request(id, "POST", path, map[string]any{
@@ -146,9 +141,9 @@ func (t *translator) encodePermission(id string, p adapters.Permission) ([]adapt
 func (t *translator) canAsk(p adapters.Permission) error {
 	started := t.Opening.Asks
 	if t.Opening.Request == "" {
-		started = asks(t.launch.Permission)
+		started = t.launch.Permission.Asks()
 	}
-	if asks(p) && !started {
+	if p.Asks() && !started {
 		return fmt.Errorf("opencode: a process that was started to allow everything asks nothing in subagents: %w", adapters.ErrUnsupported)
 	}
 	return nil

@@ -57,9 +57,16 @@ type Agent struct {
 	// Unknown creates a native record that no version of the agent prints, of every
 	// kind that can be unknown. Default: JSON objects of unknown type and method.
 	Unknown func(r *rand.Rand) string
+	// Hostile are files of a workspace, by their paths, that would have the agent run a tool
+	// unasked, or run something themselves: what they run is to create the file Unasked.
+	// Default: none.
+	Hostile map[string]string
 	// Profile is the profile of every session. Default: empty.
 	Profile adapters.Profile
 }
+
+// Unasked is the file that a hostile workspace's commands create; see [Agent].
+const Unasked = "unasked"
 
 // Question is a question of the agent to its user.
 type Question struct {

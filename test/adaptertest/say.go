@@ -122,12 +122,15 @@ func (r *Rig) SetModel(model string) {
 	r.Say(r.input("model"), adapters.SetModel{Model: model})
 }
 
-// SetPermission changes the permission mode. A process that can't change to it is started
-// anew, as by a host.
+// SetPermission changes the permission mode. A process that can't change to it, or that was
+// started to run everything and is to ask, is started anew, as by a host.
 func (r *Rig) SetPermission(p adapters.Permission) {
 	r.t.Helper()
 	r.Launch.Permission = p
-	err := r.trySay(r.input("permission"), adapters.SetPermission{Permission: p})
+	err := adapters.ErrUnsupported
+	if !p.Asks() || r.startedAsking {
+		err = r.trySay(r.input("permission"), adapters.SetPermission{Permission: p})
+	}
 	if errors.Is(err, adapters.ErrUnsupported) {
 		r.Restart()
 		return

@@ -50,7 +50,7 @@ func ofTheirOwn() []scenario {
 		{name: "resume-unspoken", play: (*Rig).playUnspoken},
 		{name: "tool-out-of-order", play: (*Rig).playToolOutOfOrder, before: (*Rig).delayFirst, options: Options{Env: []string{"BASH_ENV=./late.sh"}}},
 		{name: "permission-policy", needs: approves, options: Options{Permission: adapters.PermissionDeny}, play: (*Rig).playPolicy},
-		{name: "permission-tightened", needs: approves, play: (*Rig).playPermissionTightened},
+		{name: "permission-tightened", needs: approves, play: (*Rig).playPermissionTightened, before: (*Rig).writeHostile},
 		{name: "unknown-events", options: Options{Unknown: true}, play: (*Rig).playUnknown},
 		{name: "compact", needs: compacts, play: (*Rig).playCompact},
 		{name: "profile", options: Options{Profile: &demonstration}, play: (*Rig).playProfile},

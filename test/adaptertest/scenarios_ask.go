@@ -148,16 +148,32 @@ func (r *Rig) playPermissionChange() {
 	require.False(r.t, r.exists("three"))
 }
 
-// playPermissionTightened: an agent that was started without asking asks once it is told to.
+// writeHostile writes files into the workspace that would have the agent ask nobody.
+func (r *Rig) writeHostile() {
+	r.t.Helper()
+	for name, text := range r.agent.Hostile {
+		file := filepath.Join(r.Workspace(), name)
+		require.NoError(r.t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(r.t, os.WriteFile(file, []byte(text), 0o600))
+	}
+}
+
+// playPermissionTightened: an agent that was started without asking asks once it is told to, its
+// subagents too, whatever the workspace's own settings allow; and nothing of these runs unasked.
 func (r *Rig) playPermissionTightened() {
 	r.ok("TOOL bash: touch one THEN SAY done")
 	require.True(r.t, r.exists("one"))
+	require.NoError(r.t, os.RemoveAll(filepath.Join(r.Workspace(), Unasked)))
 	r.SetPermission(adapters.PermissionAsk)
 	asked := r.asked("TOOL bash: touch two THEN SAY done")
 	require.False(r.t, r.exists("two"), "the tool did not wait for the answer")
 	r.Answer(asked, true, "", nil)
 	r.endsWell()
 	require.True(r.t, r.exists("two"))
+	if r.agent.Adapter.Info().Capabilities.Subagents && r.agent.Missing["permission-subagent"] == "" {
+		r.playPermissionSubagent()
+	}
+	require.False(r.t, r.exists(Unasked), "the workspace's settings have run something")
 	r.SetPermission(adapters.PermissionAllow)
 	r.ok("TOOL bash: touch three")
 	require.True(r.t, r.exists("three"))
