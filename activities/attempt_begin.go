@@ -380,7 +380,8 @@ func (a *attempt) sendOptions(ctx context.Context, model string, permission adap
 	if a.agent.Fresh {
 		return nil
 	}
-	if a.mode(permission).Asks() && a.agent.StartedAllowing() {
+	// Not for a change while the turn ran, which must not end its agent.
+	if begun := cmp.Or(a.in.Agent.Permission, a.agent.Launch.Policy.Standing); a.mode(begun).Asks() && a.agent.StartedAllowing() {
 		return fmt.Errorf("ask from now on: %w", adapters.ErrUnsupported)
 	}
 	if a.checkpoint.Model != "" && model != a.checkpoint.Model {

@@ -355,6 +355,24 @@ func TestPolicyOutlivesTheAttempt(t *testing.T) {
 	require.Zero(t, countLines(b.heard(), "bypassPermissions"), "nothing resets it")
 }
 
+// A process that was started to run everything is started anew for a turn that has to ask: it may
+// have loaded from the workspace what asks nobody. One that was started to ask is not.
+func TestTightenedAgentIsStartedAnew(t *testing.T) {
+	t.Parallel()
+	b := withSandbox(t)
+	starts := func(p adapters.Permission, turn int) int {
+		b.agent.Permission = p
+		require.Equal(t, session.Completed, b.turn(b.ask(turn, "words 1")).Result.Outcome)
+		status, err := b.status()
+		require.NoError(t, err)
+		return status.RestartCount
+	}
+	require.Equal(t, 0, starts(adapters.PermissionAllow, 1))
+	require.Equal(t, 1, starts(adapters.PermissionAsk, 2))
+	require.Equal(t, 1, starts(adapters.PermissionAllow, 3))
+	require.Equal(t, 1, starts(adapters.PermissionDeny, 4))
+}
+
 // A running turn reports what it has used so far if a control asks for it, and only then.
 func TestARunningTurnReportsItsUsage(t *testing.T) {
 	t.Parallel()

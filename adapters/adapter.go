@@ -218,7 +218,7 @@ type Launch struct {
 	Policy permission.Policy
 	// SystemPrompt is appended to the agent's own.
 	SystemPrompt string
-	// MCPServers come from the profile.
+	// MCPServers come from the profile, the bundled ones too.
 	MCPServers map[string]MCPServer
 	// Env is the environment that the sandbox gives every process, for settings that
 	// an agent reads from a file and its users set in the environment.

@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"maps"
+	"path"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/permission"
@@ -94,6 +95,20 @@ type BundledMCP struct {
 	// Start is the command line on stdio, run in that folder.
 	Start []string          `json:"start"`
 	Env   map[string]string `json:"env,omitempty"`
+}
+
+// Servers returns the profile's MCP servers in a sandbox with this home, the bundled ones too: a
+// shell changes to their folder.
+func (p Profile) Servers(home string) map[string]MCPServer {
+	all := maps.Clone(p.MCPServers)
+	if all == nil {
+		all = map[string]MCPServer{}
+	}
+	for name, b := range p.BundledMCP {
+		args := append([]string{"-c", `cd "$0" && exec "$@"`, path.Join(home, BundledDir(name))}, b.Start...)
+		all[name] = MCPServer{Command: "/bin/sh", Args: args, Env: b.Env}
+	}
+	return all
 }
 
 // BundledDir returns the folder of a bundled MCP server's files, relative to the

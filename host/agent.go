@@ -185,9 +185,9 @@ func (h *Host) Launch(in contract.Agent, a adapters.Adapter, p adapters.Profile,
 		return adapters.Launch{}, err
 	}
 	l := launchIn(paths, in, a)
-	l.Program, l.MCPServers = program, p.MCPServers
+	l.Program, l.MCPServers = program, p.Servers(l.Home)
 	if h.mayUseTools(in) {
-		if l.MCPServers, err = withTools(p, toolsIn(paths)); err != nil {
+		if l.MCPServers, err = withTools(p, l.Home, toolsIn(paths)); err != nil {
 			return adapters.Launch{}, err
 		}
 	}

@@ -117,11 +117,10 @@ func (h *Host) startSpec(a *Agent, cmd adapters.Command) runner.StartSpec {
 const permissionTag = "permission"
 
 // StartedAllowing reports whether the connected process was started to run everything, and so may
-// have loaded from the workspace's settings what asks nobody: hooks, servers, rules. An older build
-// started all processes so.
+// have loaded from the workspace's settings what asks nobody: hooks, servers, rules. It is not
+// known of a process that an older build started.
 func (a *Agent) StartedAllowing() bool {
-	mode, known := a.Conn.Attached().Tag[permissionTag]
-	return !known || !adapters.Permission(mode).Asks()
+	return a.Conn.Attached().Tag[permissionTag] == string(adapters.PermissionAllow)
 }
 
 // repair moves and writes what the adapter wants before a start.

@@ -21,13 +21,13 @@ func toolsIn(paths sandbox.Paths) runner.ToolsSpec {
 func (h *Host) mayUseTools(in contract.Agent) bool { return in.Spawn && h.o.Tools != nil }
 
 // withTools returns a profile's MCP servers and that of Sojourn's tools.
-func withTools(p adapters.Profile, tools runner.ToolsSpec) (map[string]adapters.MCPServer, error) {
+func withTools(p adapters.Profile, home string, tools runner.ToolsSpec) (map[string]adapters.MCPServer, error) {
 	_, taken := p.MCPServers[agenttools.Server]
 	if _, bundled := p.BundledMCP[agenttools.Server]; taken || bundled {
 		return nil, fmt.Errorf("%w: its MCP server %s has the name of the one by which agents spawn: rename it, or start the session without that", ErrProfile, agenttools.Server)
 	}
 	all := map[string]adapters.MCPServer{agenttools.Server: {Command: tools.Program, Args: []string{"mcp", "--socket", tools.Socket}}}
-	maps.Copy(all, p.MCPServers)
+	maps.Copy(all, p.Servers(home))
 	return all, nil
 }
 

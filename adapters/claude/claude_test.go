@@ -94,6 +94,7 @@ func TestCommandPermissions(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "stdio", following(c.Argv, "--permission-prompt-tool"))
 		require.NotContains(t, c.Argv, "--dangerously-skip-permissions")
+		require.Equal(t, "user", following(c.Argv, "--setting-sources"), "not the workspace's")
 	}
 	l := launch()
 	l.Permission = "sometimes"

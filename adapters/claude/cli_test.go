@@ -195,27 +195,6 @@ const mcpScript = `while read -r line; do
 done
 `
 
-// A workspace can't allow its tools itself once the session asks, also if it did not when its
-// agent was started.
-func TestRealTightenedWorkspace(t *testing.T) {
-	skip.InShort(t, "of what is particular to the program, TestRealConversation")
-	t.Parallel()
-	r := adaptertest.New(t, strictly(), adaptertest.Options{})
-	settings := filepath.Join(r.Workspace(), configDir, "settings.json")
-	require.NoError(t, os.MkdirAll(filepath.Dir(settings), 0o700))
-	require.NoError(t, os.WriteFile(settings, []byte(`{"permissions":{"allow":["Bash(touch:*)"]}}`), 0o600))
-	r.Start()
-	r.Ask("TOOL bash: touch one")
-	r.SetPermission(adapters.PermissionAsk)
-	r.Send("TOOL bash: touch two")
-	asked := r.AwaitPermission()
-	r.Answer(asked, false, "no longer", nil)
-	r.AwaitIdle()
-	require.NoFileExists(t, filepath.Join(r.Workspace(), "two"))
-	r.Stop()
-	r.Finish()
-}
-
 // awaitRead waits until the program has read all that it was sent: it answers in order.
 func awaitRead(r *adaptertest.Rig) {
 	r.SetModel(conforming().OtherModel)
@@ -223,4 +202,29 @@ func awaitRead(r *adaptertest.Rig) {
 		p, ok := e.Payload.(event.OptionsUpdate)
 		return ok && p.Model != nil
 	})
+}
+
+// The workspace's instructions reach an agent once, whether it asks or not.
+func TestRealInstructionsOfTheWorkspace(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
+	t.Parallel()
+	for _, p := range []adapters.Permission{adapters.PermissionAllow, adapters.PermissionAsk} {
+		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
+			r := adaptertest.New(t, strictly(), adaptertest.Options{Permission: p})
+			for _, name := range instructionFiles {
+				file := filepath.Join(r.Workspace(), name)
+				require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+				require.NoError(t, os.WriteFile(file, []byte("Talk of marmalade as in "+name+".\n"), 0o600))
+			}
+			r.Start()
+			r.Ask("SAY hi")
+			for _, name := range instructionFiles {
+				require.Equal(t, 1, r.Times("SAY hi", "as in "+name+"."))
+			}
+			require.Equal(t, p.Asks(), r.Times("SAY hi", rulesFile) > 0, "one that does not ask reads the files themselves")
+			r.Stop()
+			r.Finish()
+		})
+	}
 }

@@ -71,7 +71,7 @@ func writeSettings(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch
 // mcpServers returns all servers in the agent's form.
 func mcpServers(p adapters.Profile, l adapters.Launch) map[string]mcpServer {
 	out := map[string]mcpServer{}
-	for name, s := range profilefiles.AllServers(p, l) {
+	for name, s := range profilefiles.Servers(p, l) {
 		m := mcpServer{Type: "stdio", Command: s.Command, Args: s.Args, Env: s.Env}
 		if s.URL != "" {
 			m = mcpServer{Type: "http", URL: s.URL, Headers: s.Headers}

@@ -85,7 +85,7 @@ func TestMemoryOfPrepare(t *testing.T) {
 		Line:  said("assistant", "z", "r1", strings.Repeat("x", 64<<10)), Lines: 4800, Last: `{"type":"assis`,
 	}
 	found := replay.PreparesInBoundedMemory(t, New(), adapters.Launch{NativeID: id, Workspace: "/w"}, home)
-	require.Len(t, found.Write, 1)
+	require.Len(t, found.Write, 2, "and the rules of the workspace")
 	require.Equal(t, home.Size(), found.Write[0].End)
 	require.Equal(t, "\n"+`{"type":"last-prompt","lastPrompt":"x","leafUuid":"z","sessionId":"s"}`+"\n", string(found.Write[0].Add))
 }

@@ -83,7 +83,7 @@ func modelProvider(env map[string]string) map[string]any {
 // mcpServers returns all servers in the agent's form.
 func mcpServers(p adapters.Profile, l adapters.Launch) map[string]map[string]any {
 	out := map[string]map[string]any{}
-	for name, s := range profilefiles.AllServers(p, l) {
+	for name, s := range profilefiles.Servers(p, l) {
 		out[name] = mcpServer(s)
 	}
 	return out

@@ -87,6 +87,7 @@ func writeSettings(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch
 		panic(err) // strings, booleans and maps of them can always be encoded
 	}
 	w.Config("settings.json", string(data)+"\n")
+	w.Config(askPolicy, askRules)
 }
 
 // authType returns how the agent finds its key: by its environment.
@@ -103,20 +104,15 @@ type mcpServer struct {
 	Command string            `json:"command,omitempty"`
 	Args    []string          `json:"args,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
-	Cwd     string            `json:"cwd,omitempty"`
 	HTTPURL string            `json:"httpUrl,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// mcpServers returns all servers in the agent's form, which has a working folder.
+// mcpServers returns all servers in the agent's form.
 func mcpServers(p adapters.Profile, l adapters.Launch) map[string]mcpServer {
 	out := map[string]mcpServer{}
 	for name, s := range profilefiles.Servers(p, l) {
 		out[name] = mcpServer{Command: s.Command, Args: s.Args, Env: s.Env, HTTPURL: s.URL, Headers: s.Headers}
-	}
-	for name, b := range p.BundledMCP {
-		out[name] = mcpServer{Command: b.Start[0], Args: b.Start[1:], Env: b.Env,
-			Cwd: path.Join(l.Home, adapters.BundledDir(name))}
 	}
 	return out
 }

@@ -212,7 +212,7 @@ func TestR96ProfileFiles(t *testing.T) {
 	require.Equal(t, map[string]mcpServer{
 		"web": {HTTPURL: "https://example.com", Headers: map[string]string{"A": "b"}},
 		"cmd": {Command: "x", Args: []string{"y"}},
-		"kit": {Command: "node", Args: []string{"main.js"}, Cwd: "/home/agent/.sojourn/mcp/kit"},
+		"kit": {Command: "/bin/sh", Args: []string{"-c", `cd "$0" && exec "$@"`, "/home/agent/.sojourn/mcp/kit", "node", "main.js"}},
 	}, s.MCPServers)
 	require.False(t, s.Telemetry.Enabled || s.General.EnableAutoUpdate || s.General.SessionRetention.Enabled)
 }
@@ -247,7 +247,15 @@ func TestCommand(t *testing.T) {
 	l.Permission = adapters.PermissionAsk
 	c, err = New().Command(l)
 	require.NoError(t, err)
-	require.NotContains(t, c.Argv, "--yolo")
+	require.Equal(t, []string{
+		"/opt/gemini", "--acp", "--skip-trust", "--approval-mode=default", "--admin-policy=/home/agent/.gemini/ask.toml",
+		"--allowed-mcp-server-names=" + l.SessionID, "--model", "gemini-2.5-pro",
+	}, c.Argv)
+	require.Contains(t, c.Env, "GOOGLE_GEMINI_BASE_URL", "the workspace's .env sets what is not set")
+	l.MCPServers = map[string]adapters.MCPServer{"b": {}, "a": {}}
+	c, err = New().Command(l)
+	require.NoError(t, err)
+	require.Contains(t, c.Argv, "--allowed-mcp-server-names=a,b")
 	l.Permission = "maybe"
 	_, err = New().Command(l)
 	require.ErrorContains(t, err, "permission")

@@ -2,6 +2,8 @@ package opencode
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -158,20 +160,20 @@ func TestRulesHoldInSubagentsAfterRestart(t *testing.T) {
 	r.Finish()
 }
 
-// A process that was started to allow everything asks in its subagents once it was started
-// anew to ask.
-func TestTightenedByRestart(t *testing.T) {
-	skip.InShort(t, "of what is particular to the program, its conformance suite")
+// The workspace's instructions reach an agent once, whether it asks or not.
+func TestRealInstructionsOfTheWorkspace(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
-	r := adaptertest.New(t, conforming(t), adaptertest.Options{})
-	r.Start()
-	require.Nil(t, r.Ask("SUBAGENT TOOL bash: touch one ANDTHEN SAY sub is done THEN SAY done").Error)
-	require.FileExists(t, r.Workspace()+"/one")
-	r.Launch.Permission = adapters.PermissionAsk
-	r.Restart()
-	r.Send("SUBAGENT TOOL bash: touch two ANDTHEN SAY sub is done THEN SAY done")
-	r.Answer(r.AwaitPermission(), false, "not now", nil)
-	require.Nil(t, r.AwaitIdle().Error)
-	require.NoFileExists(t, r.Workspace()+"/two")
-	r.Finish()
+	for _, p := range []adapters.Permission{adapters.PermissionAllow, adapters.PermissionAsk} {
+		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
+			r := adaptertest.New(t, conforming(t), adaptertest.Options{Permission: p})
+			require.NoError(t, os.WriteFile(filepath.Join(r.Workspace(), "AGENTS.md"), []byte("Talk of marmalade.\n"), 0o600))
+			r.Start()
+			r.Ask("SAY hi")
+			require.Equal(t, 1, r.Times("SAY hi", "Talk of marmalade."))
+			r.Stop()
+			r.Finish()
+		})
+	}
 }

@@ -87,6 +87,8 @@ func writeConfig(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch) 
 	}
 	c.SmallModel = c.Model
 	c.Provider = providers(l.Env, c.Model)
+	// A process that asks reads no settings of the workspace, and so not this either.
+	c.Instructions = append(c.Instructions, path.Join(l.Workspace, "AGENTS.md"))
 	for _, name := range slices.Sorted(maps.Keys(p.Rules)) {
 		c.Instructions = append(c.Instructions, path.Join(l.Home, configDir, ruleFile(name)))
 	}
@@ -132,7 +134,7 @@ func providers(env map[string]string, model string) map[string]provider {
 // mcpServers returns all servers in the agent's form.
 func mcpServers(p adapters.Profile, l adapters.Launch) map[string]mcpServer {
 	out := map[string]mcpServer{}
-	for name, s := range profilefiles.AllServers(p, l) {
+	for name, s := range profilefiles.Servers(p, l) {
 		m := mcpServer{Type: "local", Command: append([]string{s.Command}, s.Args...), Environment: s.Env}
 		if s.URL != "" {
 			m = mcpServer{Type: "remote", URL: s.URL, Headers: s.Headers, OAuth: new(bool)}

@@ -193,7 +193,7 @@ func TestR96ProfileFiles(t *testing.T) {
 	require.Equal(t, "x", byPath["home .sojourn/mcp/kit/s.sh"])
 	var c config
 	require.NoError(t, json.Unmarshal([]byte(byPath["home .config/opencode/opencode.json"]), &c))
-	require.Equal(t, []string{"/home/box/.config/opencode/rules/style.md"}, c.Instructions)
+	require.Equal(t, []string{"/home/box/work/AGENTS.md", "/home/box/.config/opencode/rules/style.md"}, c.Instructions)
 	require.NotContains(t, byPath["home .config/opencode/opencode.json"], "permission", "each process gets the rules of its start")
 	require.Equal(t, []string{"srv", "-x"}, c.MCP["in"].Command)
 	require.Equal(t, "http://h", c.MCP["out"].URL)

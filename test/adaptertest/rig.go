@@ -133,7 +133,6 @@ func New(t *testing.T, a Agent, o Options) *Rig {
 	session := uuid.NewString()
 	r.Launch = adapters.Launch{
 		Program: program, SessionID: session, Model: a.Model, Permission: o.Permission, SystemPrompt: o.SystemPrompt,
-		MCPServers: r.profile().MCPServers,
 	}
 	if r.Launch.Permission == "" {
 		r.Launch.Permission = adapters.PermissionAllow
@@ -161,7 +160,7 @@ func (r *Rig) profile() adapters.Profile {
 func (r *Rig) settle(p *place) {
 	r.place, r.next = p, 0
 	r.Launch.Home, r.Launch.Workspace, r.Launch.Env = p.paths.Home, p.paths.Workspace, p.environment()
-	r.Launch.Runner = p.paths.Runner
+	r.Launch.Runner, r.Launch.MCPServers = p.paths.Runner, r.profile().Servers(p.paths.Home)
 	r.dialogue = nil
 }
 

@@ -292,6 +292,16 @@ func (r *Rig) Heard(words string) bool {
 	})
 }
 
+// Times returns how often words are in the last request to the model that has prompt in it.
+func (r *Rig) Times(prompt, words string) (times int) {
+	for _, q := range r.Model.Recorded() {
+		if body := string(q.Body); strings.Contains(body, prompt) {
+			times = strings.Count(body, words)
+		}
+	}
+	return times
+}
+
 // ends counts the ends of the main conversation's turns. The caller holds the lock.
 func (r *Rig) ends() int {
 	n := 0

@@ -67,24 +67,10 @@ func (w *Writer) Files() []adapters.File {
 	return w.files
 }
 
-// Servers returns the profile's MCP servers, bundled ones excepted; what the
-// launch has, with its secrets filled in, takes precedence.
+// Servers returns the profile's MCP servers; what the launch has, with its secrets filled in,
+// takes precedence.
 func Servers(p adapters.Profile, l adapters.Launch) map[string]adapters.MCPServer {
-	all := maps.Clone(p.MCPServers)
-	if all == nil {
-		all = map[string]adapters.MCPServer{}
-	}
+	all := p.Servers(l.Home)
 	maps.Copy(all, l.MCPServers)
-	return all
-}
-
-// AllServers returns [Servers] and the bundled ones, for agents whose
-// configuration has no working folder: a shell changes to it.
-func AllServers(p adapters.Profile, l adapters.Launch) map[string]adapters.MCPServer {
-	all := Servers(p, l)
-	for name, b := range p.BundledMCP {
-		args := append([]string{"-c", `cd "$0" && exec "$@"`, path.Join(l.Home, adapters.BundledDir(name))}, b.Start...)
-		all[name] = adapters.MCPServer{Command: "/bin/sh", Args: args, Env: b.Env}
-	}
 	return all
 }
