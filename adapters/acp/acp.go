@@ -45,6 +45,7 @@ func (*Adapter) Info() adapters.Info {
 		Limits: []string{
 			"The abilities are those of the protocol: a program that lacks one may report that, or not.",
 			"Whether it asks before it acts is the program's own setting; the standing permission answers what it asks.",
+			"What the workspace's own settings allow or run, the program does without asking.",
 			"A denial reaches the program without the words that go with it.",
 			"A program that offers no way to allow a call once is refused it, also where the answer is allow: allowed always, it would run later calls unasked. One that can't be refused once is refused for good.",
 			"Subagents of the program are tool calls like others; their own blocks are not streamed.",

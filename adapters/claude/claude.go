@@ -42,6 +42,7 @@ func (*Adapter) Info() adapters.Info {
 		Limits: []string{
 			"The output of a subagent's own subagent is not streamed; the transcript has it.",
 			"A process that was started with `allow` asks its user nothing of its own accord (AskUserQuestion, plan mode), until it is started anew with another answer.",
+			"Where the agent must ask, it loads nothing of the workspace but CLAUDE.md, .claude/CLAUDE.md and CLAUDE.local.md: no settings, hooks, servers, rules, subagents, skills and commands.",
 			"/clear, /reset and /new are refused: they start another conversation under an id that the program does not report.",
 		},
 	}

@@ -42,6 +42,7 @@ func (*Adapter) Info() adapters.Info {
 			"A denial reaches the model without the words given with it: the protocol has no place for them.",
 			"A shell command that continues in the background has no result: what it prints after the end of its turn is not reported, nor is what a script does then.",
 			"Calls that the program refuses before they begin (unknown tools, bad arguments) are in no conversation.",
+			"Where the agent must ask, the workspace's own settings (.codex) don't apply.",
 			"A message may have 1048576 characters and no more.",
 			"Models that are not the program's own get no subagents in their subagents.",
 			"The prompt with which the program's own models start a subagent is sealed: it can't be shown.",

@@ -37,6 +37,7 @@ func (*Adapter) Info() adapters.Info {
 		Limits: []string{
 			"The agent chooses its session's id.",
 			"A subagent's blocks are not streamed; the transcript has them. Where the agent must ask, it refuses subagents.",
+			"Where the agent must ask, rules of the workspace's settings allow nothing, and no server of theirs is started. A command that they name for the discovery of tools is run all the same, and variables of a .env apply, other than the model's address.",
 			"A tool call is reported by its title: the command of a shell call and the arguments of an MCP call are known, of other tools the title alone.",
 			"A command that fails is reported like one that succeeds, and what was read from a file is not reported.",
 			"A denial reaches the agent without the words that go with it.",
