@@ -32,6 +32,7 @@ func TestProcessHasTheRulesOfItsStart(t *testing.T) {
 			require.Equal(t, action, rules[tool], tool)
 		}
 		require.Equal(t, "allow", rules["task"])
+		require.Equal(t, p.Asks(), c.Env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1", "the workspace's own rules go before them")
 	}
 	l := launch()
 	l.Permission = "perhaps"
