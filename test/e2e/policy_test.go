@@ -113,6 +113,32 @@ func TestPermissionAsk(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
+// TestAWorkspaceAllowsNothing: what an agent that may do everything writes into the workspace's
+// own settings allows nothing once the session asks.
+func TestAWorkspaceAllowsNothing(t *testing.T) {
+	skip.InShort(t, "the agents' conformance has it for each of them")
+	withClaude(t)
+	inOwnNamespace(t)
+	w := startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Agent: "claude"})
+	const settings = `{"permissions":{"allow":["Bash"]},"hooks":{"PreToolUse":[{"hooks":[{"type":"command","command":"touch unasked"}]}]}}`
+	require.NoError(t, say(t, h, "TOOL bash: mkdir .claude; echo '"+settings+"' > .claude/settings.json").Err())
+	awaitIdle(t, h)
+	ask := adapters.PermissionAsk
+	_, err := h.Configure(ctx, session.Configure{Permission: &ask})
+	require.NoError(t, err)
+	r, asked := asksFor(t, h, "TOOL bash: touch denied.txt")
+	require.NoError(t, h.Respond(ctx, session.RespondRequest{RequestID: asked.RequestID, Allow: false}))
+	answeredWell(ctx, t, h, r)
+	workspace := filepath.Join(w.dataDir, "sandboxes", sandboxes(t, w)[0], "workspace")
+	require.FileExists(t, filepath.Join(workspace, ".claude", "settings.json"))
+	require.NoFileExists(t, filepath.Join(workspace, "denied.txt"))
+	require.NoFileExists(t, filepath.Join(workspace, "unasked"), "a hook ran")
+	require.NoError(t, h.Close(ctx))
+	requireParity(t, h.ID())
+}
+
 // decisions returns the decisions on a session's permission requests, and by whom.
 func decisions(t *testing.T, h *session.Handle) (out []string) {
 	t.Helper()
