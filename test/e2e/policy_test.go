@@ -125,6 +125,9 @@ func TestAWorkspaceAllowsNothing(t *testing.T) {
 	const settings = `{"permissions":{"allow":["Bash"]},"hooks":{"PreToolUse":[{"hooks":[{"type":"command","command":"touch unasked"}]}]}}`
 	require.NoError(t, say(t, h, "TOOL bash: mkdir .claude; echo '"+settings+"' > .claude/settings.json").Err())
 	awaitIdle(t, h)
+	require.NoError(t, h.Evict(ctx))
+	require.NoError(t, say(t, h, "TOOL bash: rm unasked").Err(), "the next agent has loaded the hook")
+	awaitIdle(t, h)
 	ask := adapters.PermissionAsk
 	_, err := h.Configure(ctx, session.Configure{Permission: &ask})
 	require.NoError(t, err)
