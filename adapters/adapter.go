@@ -127,7 +127,7 @@ type Preparation struct {
 	// and whose blocks are named by it.
 	Prompts int
 	// Move are files of the home to move before the start, and Write those to write
-	// after that, in order: repairs after a kill. Usually empty.
+	// after that, in order: repairs after a kill, and settings that depend on the launch.
 	Move  []Move
 	Write []Repair
 	// Note describes what was repaired, for the conversation; "" if nothing was lost.
