@@ -381,7 +381,7 @@ func (a *attempt) sendOptions(ctx context.Context, model string, permission adap
 		return nil
 	}
 	// Not for a change while the turn ran, which must not end its agent.
-	if begun := cmp.Or(a.in.Agent.Permission, a.agent.Launch.Policy.Standing); a.mode(begun).Asks() && a.agent.StartedAllowing() {
+	if begun := cmp.Or(a.in.Agent.Permission, a.agent.Launch.Policy.Standing); a.mode(begun).Asks() && a.agent.MustRestartToAsk() {
 		return fmt.Errorf("ask from now on: %w", adapters.ErrUnsupported)
 	}
 	if a.checkpoint.Model != "" && model != a.checkpoint.Model {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"reflect"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/traffic"
@@ -263,6 +264,19 @@ const (
 	PermissionAsk   = permission.Ask
 	PermissionDeny  = permission.Deny
 )
+
+// MustRestartToAsk reports whether a process of this launch must be started anew before it asks:
+// it runs everything, and may have loaded from the workspace's settings what asks nobody, and one
+// that asks has another command. Where the command is always the same nothing would change.
+func MustRestartToAsk(a Adapter, l Launch) bool {
+	if l.Permission.Asks() {
+		return false
+	}
+	now, err := a.Command(l)
+	l.Permission = PermissionAsk
+	asking, askErr := a.Command(l)
+	return err == nil && askErr == nil && !reflect.DeepEqual(now, asking)
+}
 
 // Command is a process to start in a sandbox.
 type Command struct {

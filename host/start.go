@@ -98,7 +98,7 @@ func (h *Host) startSpec(a *Agent, cmd adapters.Command) runner.StartSpec {
 		Control: a.Paths.Control, Socket: a.Paths.Socket,
 		Isolation: Isolation(a.Paths),
 		SpoolFrom: a.reached, IdleLease: h.o.IdleLease,
-		Tag: map[string]string{"session": a.Launch.SessionID, "agent": a.Adapter.Info().Name, permissionTag: string(a.Launch.Permission)},
+		Tag: map[string]string{"session": a.Launch.SessionID, "agent": a.Adapter.Info().Name, restartTag: fmt.Sprint(adapters.MustRestartToAsk(a.Adapter, a.Launch))},
 	}
 	if a.tools {
 		spec.Tools = toolsIn(a.Paths)
@@ -113,15 +113,12 @@ func (h *Host) startSpec(a *Agent, cmd adapters.Command) runner.StartSpec {
 	return spec
 }
 
-// permissionTag has the permission mode in which an agent's process was started.
-const permissionTag = "permission"
+// restartTag is the tag of an agent's process that has [adapters.MustRestartToAsk].
+const restartTag = "restartToAsk"
 
-// StartedAllowing reports whether the connected process was started to run everything, and so may
-// have loaded from the workspace's settings what asks nobody: hooks, servers, rules. It is not
-// known of a process that an older build started.
-func (a *Agent) StartedAllowing() bool {
-	return a.Conn.Attached().Tag[permissionTag] == string(adapters.PermissionAllow)
-}
+// MustRestartToAsk reports whether the connected process must be started anew before it asks. It is
+// not known of one that an older build started.
+func (a *Agent) MustRestartToAsk() bool { return a.Conn.Attached().Tag[restartTag] == "true" }
 
 // repair moves and writes what the adapter wants before a start.
 func repair(ctx context.Context, a *Agent, p adapters.Preparation) error {

@@ -24,8 +24,8 @@ func conforming() adaptertest.Agent {
 			Answer: answerBlue, Heard: "Blue",
 		},
 		Compact: "/compact",
-		Hostile: hostile,
-		Tool:    func(server, tool string) string { return "mcp__" + server + "__" + tool },
+		Hostile: hostile, Instructions: "CLAUDE.md",
+		Tool: func(server, tool string) string { return "mcp__" + server + "__" + tool },
 	}
 }
 

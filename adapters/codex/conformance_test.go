@@ -24,7 +24,7 @@ func conforming() adaptertest.Agent {
 		Adapter: New(),
 		Model:   "sim-model", OtherModel: "sim-other",
 		Tool:    func(server, tool string) string { return "mcp__" + server + "." + tool },
-		Hostile: hostile,
+		Hostile: hostile, Instructions: "AGENTS.md",
 		Question: adaptertest.Question{
 			Script: `CALL request_user_input {"questions":[{"id":"color","header":"Color","question":"Which color?","options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]} THEN SAY answered`,
 			Answer: func(event.PermissionRequested) json.RawMessage {

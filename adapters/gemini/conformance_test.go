@@ -21,7 +21,7 @@ func conforming() adaptertest.Agent {
 		Files:   withFewRetries,
 		Model:   "gemini-2.5-pro", OtherModel: "gemini-2.5-flash",
 		Rules:   rules,
-		Hostile: hostile,
+		Hostile: hostile, Instructions: "AGENTS.md",
 		// A file's change is sent with the whole file, before and after.
 		Big: `TOOL bash: head -c 34000000 /dev/zero | tr '\0' x | fold -w 50000 > big.txt; echo >> big.txt; echo needle >> big.txt ` +
 			`THEN CALL replace {"file_path":"big.txt","instruction":"x","old_string":"needle","new_string":"thread"} THEN SAY changed`,

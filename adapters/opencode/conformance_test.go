@@ -28,7 +28,7 @@ func conforming(t *testing.T) adaptertest.Agent {
 			Heard:  "Blue",
 		},
 		Tool:    func(server, tool string) string { return server + "_" + tool },
-		Hostile: hostile,
+		Hostile: hostile, Instructions: "AGENTS.md",
 		Missing: map[string]string{
 			"subagent-background": "a subagent is always waited for",
 		},

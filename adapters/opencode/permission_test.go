@@ -2,8 +2,6 @@ package opencode
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -159,22 +157,4 @@ func TestRulesHoldInSubagentsAfterRestart(t *testing.T) {
 		require.NoFileExists(t, r.Workspace()+"/two")
 	}
 	r.Finish()
-}
-
-// The workspace's instructions reach an agent once, whether it asks or not.
-func TestRealInstructionsOfTheWorkspace(t *testing.T) {
-	skip.InShort(t, "of what is particular to the program, TestRealConversation")
-	t.Parallel()
-	for _, p := range []adapters.Permission{adapters.PermissionAllow, adapters.PermissionAsk} {
-		t.Run(string(p), func(t *testing.T) {
-			t.Parallel()
-			r := adaptertest.New(t, conforming(t), adaptertest.Options{Permission: p})
-			require.NoError(t, os.WriteFile(filepath.Join(r.Workspace(), "AGENTS.md"), []byte("Talk of marmalade.\n"), 0o600))
-			r.Start()
-			r.Ask("SAY hi")
-			require.Equal(t, 1, r.Times("SAY hi", "Talk of marmalade."))
-			r.Stop()
-			r.Finish()
-		})
-	}
 }

@@ -62,8 +62,8 @@ type Rig struct {
 	followed chan struct{}
 	stop     context.CancelFunc
 	inputs   int
-	// startedAsking reports whether the present process was started to ask.
-	startedAsking bool
+	// mustRestartToAsk reports whether the present process has to be started anew before it asks.
+	mustRestartToAsk bool
 	// marked are the processes below the agent before the last prompt.
 	marked runner.Mark
 
@@ -192,7 +192,7 @@ func (r *Rig) Start() {
 	r.prepare()
 	command, err := r.agent.Adapter.Command(r.Launch)
 	require.NoError(r.t, err)
-	r.startedAsking = r.Launch.Permission.Asks()
+	r.mustRestartToAsk = adapters.MustRestartToAsk(r.agent.Adapter, r.Launch)
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	paths := r.place.paths

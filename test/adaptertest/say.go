@@ -128,7 +128,7 @@ func (r *Rig) SetPermission(p adapters.Permission) {
 	r.t.Helper()
 	r.Launch.Permission = p
 	err := adapters.ErrUnsupported
-	if !p.Asks() || r.startedAsking {
+	if !p.Asks() || !r.mustRestartToAsk {
 		err = r.trySay(r.input("permission"), adapters.SetPermission{Permission: p})
 	}
 	if errors.Is(err, adapters.ErrUnsupported) {

@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -148,10 +149,19 @@ func (r *Rig) playPermissionChange() {
 	require.False(r.t, r.exists("three"))
 }
 
-// writeHostile writes files into the workspace that would have the agent ask nobody.
+// instructed is what the workspace tells the agent.
+const instructed = "Talk of marmalade."
+
+// writeHostile writes files into the workspace that would have the agent ask nobody, and its
+// instructions.
 func (r *Rig) writeHostile() {
 	r.t.Helper()
-	for name, text := range r.agent.Hostile {
+	files := map[string]string{}
+	if r.agent.Instructions != "" {
+		files[r.agent.Instructions] = instructed
+	}
+	maps.Copy(files, r.agent.Hostile)
+	for name, text := range files {
 		file := filepath.Join(r.Workspace(), name)
 		require.NoError(r.t, os.MkdirAll(filepath.Dir(file), 0o700))
 		require.NoError(r.t, os.WriteFile(file, []byte(text), 0o600))
@@ -167,6 +177,9 @@ func (r *Rig) playPermissionTightened() {
 	r.SetPermission(adapters.PermissionAsk)
 	asked := r.asked("TOOL bash: touch two THEN SAY done")
 	require.False(r.t, r.exists("two"), "the tool did not wait for the answer")
+	if r.agent.Instructions != "" {
+		require.NotZero(r.t, r.Times("touch two", instructed), "%s is read", r.agent.Instructions)
+	}
 	r.Answer(asked, true, "", nil)
 	r.endsWell()
 	require.True(r.t, r.exists("two"))
