@@ -101,18 +101,14 @@ func (r *Reconciler) withoutWorker(ctx context.Context, hosts []string) (away []
 func (r *Reconciler) evictFrom(ctx context.Context, id, host string) error {
 	ctx, cancel := context.WithTimeout(ctx, evictPatience)
 	defer cancel()
-	answer, err := r.Temporal.QueryWorkflow(ctx, id, "", session.QuerySnapshot)
-	if err != nil {
-		return fmt.Errorf("query session %s: %w", id, err)
-	}
 	var now session.Snapshot
-	if err := answer.Get(&now); err != nil {
+	if err := session.Query(ctx, r.Temporal, id, session.QuerySnapshot, &now); err != nil {
 		return fmt.Errorf("query session %s: %w", id, err)
 	}
 	if now.Sandbox == nil || now.Sandbox.Host != host {
 		return nil
 	}
-	err = session.Evict(ctx, r.Temporal, id, session.EvictRequest{SandboxID: now.Sandbox.ID, Reason: session.EvictUnhealthy})
+	err := session.Evict(ctx, r.Temporal, id, session.EvictRequest{SandboxID: now.Sandbox.ID, Reason: session.EvictUnhealthy})
 	if errors.Is(err, session.ErrBusy) {
 		return nil
 	}

@@ -356,7 +356,7 @@ func TestPolicyOutlivesTheAttempt(t *testing.T) {
 }
 
 // A process that was started to run everything is started anew for a turn that has to ask: it may
-// have loaded from the workspace what asks nobody. One that was started to ask is not.
+// have loaded from the workspace what runs unasked. One that was started to ask is not.
 func TestTightenedAgentIsStartedAnew(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)

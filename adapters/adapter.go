@@ -266,7 +266,7 @@ const (
 )
 
 // MustRestartToAsk reports whether a process of this launch must be started anew before it asks:
-// it runs everything, and may have loaded from the workspace's settings what asks nobody, and one
+// it runs everything, and may have loaded from the workspace's settings what runs unasked, and one
 // that asks has another command. Where the command is always the same nothing would change.
 func MustRestartToAsk(a Adapter, l Launch) bool {
 	if l.Permission.Asks() {

@@ -19,7 +19,7 @@ const (
 	// evictAgain is when a busy session is asked again for its sandbox, and when that of a
 	// new one is evicted in which no turn begins.
 	evictAgain = 5 * time.Second
-	// slotPatience is how long a new sandbox waits here if no idle one gives way: mostly one
+	// slotPatience is how long a new sandbox waits here if no idle one is evicted: mostly one
 	// is being ended already. After that another host may have it, and it has lost its place
 	// in the queue.
 	slotPatience = 5 * time.Second

@@ -11,7 +11,7 @@ import (
 const configDir = ".codex"
 
 // trust returns the setting by which the workspace's own settings allow tools and run hooks and
-// servers, or not: they do while the agent asks nobody anyway. Each process has that of its start.
+// servers, or not: they do while the agent does not ask anyway. Each process has that of its start.
 func trust(l adapters.Launch) string {
 	level := "trusted"
 	if l.Permission.Asks() {

@@ -34,7 +34,7 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 	env[permissionVariable] = permission
 	if l.Permission.Asks() {
 		// Rules of the workspace's settings for an agent go before those of the process, and
-		// its servers and plugins ask nobody.
+		// its servers and plugins run unasked.
 		env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
 	}
 	return adapters.Command{

@@ -61,8 +61,8 @@ type Agent struct {
 	// unasked, or run something themselves: what they run is to create the file Unasked.
 	// Default: none.
 	Hostile map[string]string
-	// Instructions is the file of a workspace whose text the agent tells its model, whether it
-	// asks or not. Default: none.
+	// Instructions is the file of a workspace whose text the model gets, whether the agent asks
+	// or not. Default: none.
 	Instructions string
 	// Profile is the profile of every session. Default: empty.
 	Profile adapters.Profile

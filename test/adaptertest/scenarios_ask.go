@@ -149,10 +149,10 @@ func (r *Rig) playPermissionChange() {
 	require.False(r.t, r.exists("three"))
 }
 
-// instructed is what the workspace tells the agent.
+// instructed is the text of the workspace's instructions.
 const instructed = "Talk of marmalade."
 
-// writeHostile writes files into the workspace that would have the agent ask nobody, and its
+// writeHostile writes files into the workspace by which the agent would not ask, and its
 // instructions.
 func (r *Rig) writeHostile() {
 	r.t.Helper()
