@@ -38,7 +38,8 @@ func (a *Adapter) Complete(home adapters.Home, l adapters.Launch) ([]adapters.Re
 	if item == nil {
 		return nil, nil
 	}
-	return rewritten(home, file, item)
+	end, err := lines.TailOf(Name, home, file)
+	return end.Continued(file, item), err
 }
 
 // modelInput is a line with an input of the model.

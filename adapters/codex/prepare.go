@@ -1,16 +1,13 @@
 package codex
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/lines"
 )
 
 // Prepare continues with the native session if its rollout is in the home. If
@@ -67,46 +64,10 @@ func inTeams(model string) bool {
 // repair moves a torn last line to another file: the program does not continue with
 // a rollout that ends in one.
 func repair(home adapters.Home, file string, p *adapters.Preparation) error {
-	torn, err := rewritten(home, file, nil)
-	if err == nil && len(torn) > 1 {
-		p.Write = append(p.Write, torn...)
-		p.Note = "The agent was killed while it wrote its transcript; the last line, half written, was set aside."
+	end, err := lines.TailOf(Name, home, file)
+	if end.Torn() {
+		p.Write = append(p.Write, end.Continued(file, nil)...)
+		p.Note = lines.TornNote
 	}
 	return err
-}
-
-// rewritten returns a rollout with its whole lines and another one; a torn last line is
-// moved to a file of its own first.
-func rewritten(home adapters.Home, file string, add []byte) ([]adapters.Repair, error) {
-	in, err := home.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("codex: open rollout %s: %w", file, err)
-	}
-	whole, size, err := wholeLines(in)
-	if err := errors.Join(err, in.Close()); err != nil {
-		return nil, fmt.Errorf("codex: read rollout %s: %w", file, err)
-	}
-	var files []adapters.Repair
-	if whole < size {
-		files = append(files, adapters.Repair{Path: file + ".torn", From: file, Begin: whole, End: size})
-	}
-	return append(files, adapters.Repair{Path: file, From: file, End: whole, Add: add}), nil
-}
-
-// wholeLines returns the length of the complete lines, and of the file.
-func wholeLines(in io.Reader) (whole, size int64, err error) {
-	block := make([]byte, 1<<16)
-	for {
-		n, err := in.Read(block)
-		if at := bytes.LastIndexByte(block[:n], '\n'); at >= 0 {
-			whole = size + int64(at) + 1
-		}
-		size += int64(n)
-		if errors.Is(err, io.EOF) {
-			return whole, size, nil
-		}
-		if err != nil {
-			return 0, 0, err
-		}
-	}
 }

@@ -311,7 +311,8 @@ func TestPrepareMendsAfterAKill(t *testing.T) {
 	torn := chatText(idA, dayOne, "one") + `{"id":"u2","ty`
 	home = writeHome(t, map[string]string{rests: torn})
 	found = prepare(t, home)
-	require.Equal(t, torn+"\n", replay.Repaired(t, home, found.Write[0]))
+	require.Equal(t, `{"id":"u2","ty`, replay.Repaired(t, home, found.Write[0]))
+	require.Equal(t, chatText(idA, dayOne, "one"), replay.Repaired(t, home, found.Write[1]))
 	require.NotEmpty(t, found.Note)
 }
 
@@ -426,9 +427,11 @@ func TestMemoryOfPrepare(t *testing.T) {
 	asked := `{"id":"u2","timestamp":"` + dayTwo + `","type":"user","content":[{"text":"two"}]}` + "\n" + `{"id":"g3","ty`
 	home := &replay.Endless{Name: born, First: text, Line: answer, Lines: 4800, Last: asked}
 	found := withoutNotes(replay.PreparesInBoundedMemory(t, New(), launch(), home))
-	require.Len(t, found.Write, 1)
-	require.Equal(t, adapters.Repair{Path: home.Name, From: home.Name, End: home.Size(), Add: found.Write[0].Add}, found.Write[0])
-	require.Contains(t, string(found.Write[0].Add), filler)
+	require.Len(t, found.Write, 2)
+	torn, kept := found.Write[0], found.Write[1]
+	require.Equal(t, home.Size(), torn.End)
+	require.Equal(t, adapters.Repair{Path: home.Name, From: home.Name, End: torn.Begin, Add: kept.Add}, kept)
+	require.Contains(t, string(kept.Add), filler)
 }
 
 // A file that the agent has emptied is not refilled if it is too large to be read

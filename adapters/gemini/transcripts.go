@@ -34,10 +34,8 @@ type chat struct {
 	prompts bool
 	// resumable: it has something that the agent can continue.
 	resumable bool
-	// torn: the last line is incomplete. size is the whole file's, in bytes, once all
-	// of it was read.
-	torn bool
-	size int64
+	// tail is the end of the file, once all of it was read.
+	tail lines.Tail
 	// dangling: the last prompt has no answer. last and stamp are the id and the
 	// time of the last message.
 	dangling    bool
@@ -153,11 +151,11 @@ func survey(home adapters.Home, file string, d depth) (chat, error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return c, in.At(err)
 		}
-		c.line(raw)
 		if err != nil {
-			c.torn, c.size = in.Torn(), in.Size()
+			c.tail = in.Tail()
 			return c, nil
 		}
+		c.line(raw)
 		if d == glance && c.prompts && c.session != "" {
 			return c, nil
 		}

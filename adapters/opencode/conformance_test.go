@@ -31,6 +31,7 @@ func conforming(t *testing.T) adaptertest.Agent {
 		Hostile: hostile, Instructions: "AGENTS.md",
 		Missing: map[string]string{
 			"subagent-background": "a subagent is always waited for",
+			"kill-writing":        "its transcript is a database, which takes back what a kill has cut",
 		},
 	}
 }

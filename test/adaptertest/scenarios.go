@@ -98,6 +98,7 @@ func ofRestarts() []scenario {
 		{name: "kill-stream", play: (*Rig).playKillStream, fresh: true},
 		{name: "kill-tool", play: (*Rig).playKillTool},
 		{name: "kill-subagent", needs: delegates, play: (*Rig).playKillSubagent},
+		{name: "kill-writing", play: (*Rig).playKillWriting},
 		{name: "kill-host", play: (*Rig).playKillHost},
 		{name: "resume-other-host", play: (*Rig).playOtherHost, fresh: true},
 	})

@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,6 +104,46 @@ func (r *Rig) playKillSubagent() {
 		require.NotEqual(r.t, event.ExecutionRunning, sub.Status)
 	}
 	r.recalls(r.secret())
+}
+
+// playKillWriting kills the agent while it writes a line of its transcript.
+func (r *Rig) playKillWriting() {
+	r.remembers()
+	r.Kill()
+	r.Tear()
+	r.Restart()
+	r.ok("SAY well again")
+	r.recalls(r.secret())
+	r.Parity()
+}
+
+// Tear adds to each transcript that only grows what a kill leaves of a line: the kernel
+// writes page by page. It is the beginning of the transcript's longest line.
+func (r *Rig) Tear() {
+	r.t.Helper()
+	home := r.place.home()
+	found, err := r.agent.Adapter.Transcripts(home, r.Launch)
+	require.NoError(r.t, err)
+	torn := 0
+	for _, t := range found {
+		if t.Kind != adapters.Append {
+			continue
+		}
+		file := filepath.Join(r.Home(), t.Path)
+		data, err := os.ReadFile(file)
+		require.NoError(r.t, err)
+		var line []byte
+		for l := range bytes.Lines(data) {
+			if len(l) > len(line) {
+				line = l
+			}
+		}
+		require.NotEmpty(r.t, line)
+		data = append(data, line[:len(line)*2/3]...)
+		require.NoError(r.t, os.WriteFile(file, data, 0o600))
+		torn++
+	}
+	require.NotZero(r.t, torn, "an agent whose transcripts are no lines lacks the scenario")
 }
 
 // playKillHost loses the agent and its host during a tool.

@@ -108,9 +108,6 @@ func (r *Reader) Each(more func() bool, take func(line []byte) error, fail func(
 // including what was cut.
 func (r *Reader) Size() int64 { return r.size }
 
-// Torn reports whether the last line that was read is incomplete.
-func (r *Reader) Torn() bool { return r.mark.Offset != r.size }
-
 // Number returns that of the last line that was read; the first is 1.
 func (r *Reader) Number() int { return r.number }
 
