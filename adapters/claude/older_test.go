@@ -159,3 +159,23 @@ func TestOlderSidechainGoesOn(t *testing.T) {
 	}
 	require.Contains(t, slices.Collect(maps.Values(whole)), restoredFrom(t, homeOf(t, "v2.0.0-subagent")).Subagents[0].ToolUseID)
 }
+
+// A companion file that a kill left empty, or kept from being made, costs only what it alone
+// has: the call names the subagent.
+func TestEmptyCompanion(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"subagent", "subagent-background"} {
+		dir := copied(t, name)
+		whole := restoredFrom(t, dir)
+		found, err := filepath.Glob(filepath.Join(dir, configDir, "projects", "*", "*", "subagents", "*"+metaSuffix))
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		require.NoError(t, os.WriteFile(found[0], nil, 0o600))
+		empty := restoredFrom(t, dir)
+		require.Equal(t, replay.JSON(t, whole.Blocks), replay.JSON(t, empty.Blocks), name)
+		require.Len(t, empty.Subagents, 1)
+		require.Equal(t, replay.JSON(t, whole.Subagents[0].Blocks), replay.JSON(t, empty.Subagents[0].Blocks), name)
+		require.NoError(t, os.Remove(found[0]))
+		require.Equal(t, replay.JSON(t, empty), replay.JSON(t, restoredFrom(t, dir)), name)
+	}
+}

@@ -1,6 +1,8 @@
 package claude
 
 import (
+	"errors"
+	"io"
 	"iter"
 	"maps"
 	"slices"
@@ -86,6 +88,9 @@ func (p *parser) readLinks(sources []adapters.Source) map[string]link {
 			continue
 		}
 		l, err := readLink(src)
+		if errors.Is(err, io.EOF) {
+			continue // the program was killed between creating and writing it: the calls name the agent too
+		}
 		if err != nil {
 			p.Fail(&p.Emitter, err)
 			continue
