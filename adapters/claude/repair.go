@@ -17,15 +17,16 @@ func repair(home adapters.Home, found []adapters.Transcript) (p adapters.Prepara
 			continue
 		}
 		var e end
-		if err := e.read(home, t.Path); err != nil {
+		look := e.line
+		if i > 0 {
+			look = func([]byte) {} // only the session's own has notes
+		}
+		tail, err := lines.TailOf(Name, home, t.Path, look)
+		if err != nil {
 			return adapters.Preparation{}, err
 		}
-		var note []byte
-		if i == 0 {
-			note = e.note()
-		}
-		p.Write = append(p.Write, e.tail.Continued(t.Path, note)...)
-		if e.tail.Torn() {
+		p.Write = append(p.Write, tail.Continued(t.Path, e.note())...)
+		if tail.Torn() {
 			p.Note = lines.TornNote
 		}
 	}
@@ -63,19 +64,7 @@ type end struct {
 	// wanted: the note is explicit, and nothing came behind it.
 	wanted bool
 	// tip is the id of the last message of the session itself.
-	tip  string
-	tail lines.Tail
-}
-
-func (e *end) read(home adapters.Home, transcript string) error {
-	in, err := lines.OpenAt(Name, home, transcript, lines.Mark{})
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	err = in.Followed(e.line)
-	e.tail = in.Tail()
-	return err
+	tip string
 }
 
 var notePrefix = []byte(`{"type":"last-prompt"`)

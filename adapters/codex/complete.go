@@ -30,7 +30,7 @@ func (a *Adapter) Complete(home adapters.Home, l adapters.Launch) ([]adapters.Re
 		return nil, nil
 	}
 	file := found[at].Path
-	last, missing, err := lastOf(home, file, l.Unfinished)
+	last, missing, end, err := lastOf(home, file, l.Unfinished)
 	if err != nil {
 		return nil, err
 	}
@@ -38,8 +38,7 @@ func (a *Adapter) Complete(home adapters.Home, l adapters.Launch) ([]adapters.Re
 	if item == nil {
 		return nil, nil
 	}
-	end, err := lines.TailOf(Name, home, file)
-	return end.Continued(file, item), err
+	return end.Continued(file, item), nil
 }
 
 // modelInput is a line with an input of the model.
@@ -61,28 +60,21 @@ type modelInput struct {
 	} `json:"payload"`
 }
 
-// lastOf returns the last whole line, and those prompts whose items the file does not have.
-func lastOf(home adapters.Home, file string, prompts []adapters.Unfinished) (last modelInput, missing []adapters.Unfinished, err error) {
-	in, err := lines.OpenAt(Name, home, file, lines.Mark{})
-	if err != nil {
-		return last, nil, err
-	}
+// lastOf returns the last whole line, those prompts whose items the file does not have, and
+// how the file ends.
+func lastOf(home adapters.Home, file string, prompts []adapters.Unfinished) (last modelInput, missing []adapters.Unfinished, end lines.Tail, err error) {
 	missing = slices.Clone(prompts)
 	var line []byte
-	err = in.Followed(func(raw []byte) {
+	end, err = lines.TailOf(Name, home, file, func(raw []byte) {
 		line = append(line[:0], raw...)
 		if id := itemOfUser(raw); id != "" {
 			missing = slices.DeleteFunc(missing, func(p adapters.Unfinished) bool { return p.ID == id })
 		}
 	})
-	in.Close()
-	if err != nil {
-		return last, nil, err
+	if err == nil && decodeObject(line, &last) != nil {
+		last = modelInput{} // whatever it is, it is no prompt
 	}
-	if decodeObject(line, &last) != nil {
-		return modelInput{}, nil, nil // whatever it is, it is no prompt
-	}
-	return last, missing, nil
+	return last, missing, end, err
 }
 
 // itemOfUser returns the host's id of the prompt whose item a line has; "" for other lines.

@@ -64,7 +64,7 @@ func inTeams(model string) bool {
 // repair moves a torn last line to another file: the program does not continue with
 // a rollout that ends in one.
 func repair(home adapters.Home, file string, p *adapters.Preparation) error {
-	end, err := lines.TailOf(Name, home, file)
+	end, err := lines.TailOf(Name, home, file, func([]byte) {})
 	if end.Torn() {
 		p.Write = append(p.Write, end.Continued(file, nil)...)
 		p.Note = lines.TornNote

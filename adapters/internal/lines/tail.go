@@ -11,14 +11,15 @@ type Tail struct {
 	Whole, Size int64
 }
 
-// TailOf reads how a transcript of a home ends.
-func TailOf(agent string, home adapters.Home, path string) (Tail, error) {
+// TailOf reads how a transcript of a home ends, and passes on its complete lines, without
+// the empty ones. Each is valid until the next.
+func TailOf(agent string, home adapters.Home, path string, take func(line []byte)) (Tail, error) {
 	in, err := OpenAt(agent, home, path, Mark{})
 	if err != nil {
 		return Tail{}, err
 	}
 	defer in.Close()
-	err = in.Followed(func([]byte) {})
+	err = in.Followed(take)
 	return in.Tail(), err
 }
 
