@@ -55,6 +55,8 @@ func serversOf(t testing.TB) map[string]string {
 	return servers.Get(t).Env
 }
 
+const bucket = "sojourn-activities-test"
+
 // fresh returns a log and an archive for one test.
 func fresh(t testing.TB) (*stream.Log, *archive.Archive) {
 	t.Helper()
@@ -65,7 +67,7 @@ func fresh(t testing.TB) (*stream.Log, *archive.Archive) {
 	require.NoError(t, err)
 	t.Cleanup(log.Close)
 	store, err := archive.Open(t.Context(), archive.Options{
-		Bucket: "sojourn-activities-test", Prefix: "test", Namespace: namespace,
+		Bucket: bucket, Prefix: "test", Namespace: namespace,
 		Client: storeOf(env),
 	})
 	require.NoError(t, err)

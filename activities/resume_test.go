@@ -1,9 +1,13 @@
 package activities
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -45,6 +49,32 @@ func TestEndInTheLastHeartbeat(t *testing.T) {
 	require.Equal(t, done.Result, b.turn(in).Result)
 	require.Zero(t, countLines(b.heard(), `"type":"user"`), "no agent is prompted")
 	require.Equal(t, 1, count[event.QueryCompleted](b.events()), "one end")
+}
+
+// TestRestoreSweepsTheArchive: an object that a killed writer has left is gone once the session
+// has been restored, and all that was archived stays.
+func TestRestoreSweepsTheArchive(t *testing.T) {
+	t.Parallel()
+	b := withSandbox(t)
+	b.turn(b.ask(1, "words 3"))
+	keys := func() []string {
+		found, err := b.store.Leftovers(t.Context(), b.agent.SessionID)
+		require.NoError(t, err)
+		return found
+	}
+	whole := keys()
+	at := slices.IndexFunc(whole, func(key string) bool { return strings.Contains(key, "/2-0-") })
+	require.GreaterOrEqual(t, at, 0, "a segment of the first sandbox, among %q", whole)
+	left := strings.Replace(whole[at], "/2-0-", "/2-1-", 1)
+	_, err := storeOf(serversOf(t)).PutObject(t.Context(), &s3.PutObjectInput{
+		Bucket: aws.String(bucket), Key: &left, Body: strings.NewReader("x"),
+	})
+	require.NoError(t, err)
+	require.Contains(t, keys(), left)
+	b.create()
+	require.Eventually(t, func() bool { return !slices.Contains(keys(), left) }, time.Minute, 20*time.Millisecond)
+	require.Equal(t, whole, keys())
+	require.Equal(t, session.Completed, b.turn(b.ask(2, "words 3")).Result.Outcome)
 }
 
 // TestPromptIDs: the ids of Sojourn's own block of a message, and of the agent's.

@@ -204,6 +204,7 @@ func (h *Host) populate(ctx context.Context, in contract.Agent, a adapters.Adapt
 }
 
 // restore writes the archive's transcripts back into the home, and appends events about it.
+// Behind it, what writers that were killed have left in the archive is deleted.
 func (h *Host) restore(ctx context.Context, a adapters.Adapter, l adapters.Launch, sb sandbox.Sandbox, at streamEnd) error {
 	var err error
 	var written []event.Event
@@ -221,7 +222,17 @@ func (h *Host) restore(ctx context.Context, a adapters.Adapter, l adapters.Launc
 	_, err = h.o.Stream.Emit(ctx, l.SessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: at.epoch}, LastSeq: at.lastSeq, Key: fmt.Sprintf("restored-%d", at.epoch), Events: written,
 	})
+	if err == nil {
+		h.Go(func(ctx context.Context) { h.sweepArchive(ctx, l.SessionID, at.epoch) })
+	}
 	return err
+}
+
+func (h *Host) sweepArchive(ctx context.Context, sessionID string, epoch uint64) {
+	_, err := h.o.Archive.Sweep(ctx, sessionID, epoch)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, archive.ErrFenced) { // who has the session now sweeps it
+		h.o.Log.Warn("sweep the archive", "session", sessionID, "epoch", epoch, "error", err)
+	}
 }
 
 func restored(f archive.RestoredFile) event.Event {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 )
 
@@ -106,10 +108,11 @@ func (a *Archive) Leftovers(ctx context.Context, session string) ([]string, erro
 	return append(keys, markers...), nil
 }
 
-// Sweep deletes the objects of transcripts that no head names, left by writers
-// that died between two requests. It first seals every transcript with the epoch,
-// and no append of that epoch may run at the same time. It returns the number of
-// objects deleted. Errors: [ErrFenced].
+// Sweep deletes the objects of transcripts that no head names, left by writers of
+// lower epochs that died between two requests. It first seals every transcript with
+// the epoch, so that none of them can name an object any more. What is written with
+// this epoch, or with a higher one, at the same time is not touched. It returns the
+// number of objects deleted. Errors: [ErrFenced].
 func (a *Archive) Sweep(ctx context.Context, session string, epoch uint64) (int, error) {
 	n, err := a.sweep(ctx, session, epoch)
 	if err != nil {
@@ -126,17 +129,21 @@ func (a *Archive) sweep(ctx context.Context, session string, epoch uint64) (int,
 	if err != nil {
 		return 0, err
 	}
-	keys, err := a.keys(ctx, a.transcriptsKey(session))
+	dead, err := a.unnamed(ctx, session, epoch, keep)
 	if err != nil {
 		return 0, err
 	}
-	var dead []string
-	for _, key := range keys {
-		if !keep[key] {
-			dead = append(dead, key)
-		}
-	}
 	return len(dead), a.remove(ctx, dead...)
+}
+
+// unnamed returns the keys of a session's transcripts that writers of lower epochs have made
+// and that are not to be kept.
+func (a *Archive) unnamed(ctx context.Context, session string, epoch uint64, keep map[string]bool) ([]string, error) {
+	keys, err := a.keys(ctx, a.transcriptsKey(session))
+	return slices.DeleteFunc(keys, func(key string) bool {
+		var s segment
+		return keep[key] || s.UnmarshalText([]byte(path.Base(key))) != nil || s.epoch >= epoch
+	}), err
 }
 
 // sealAll seals every transcript and returns the keys of its objects.

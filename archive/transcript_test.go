@@ -322,6 +322,29 @@ func TestRestoreSeals(t *testing.T) {
 	require.Equal(t, "old", string(mustRead(t, a, "s1", "main")))
 }
 
+// A sweep that was held up while another writer took the session deletes nothing of what that
+// one has written, nor what is written beside it.
+func TestSweepSparesOthers(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	a.limits.segment, a.limits.page = 64, 2
+	mustAppend(t, a, "s1", take(t, a, "s1"), 0, noise(1, 100))
+	now := take(t, a, "s1")
+	keep, err := a.sealAll(t.Context(), "s1", now)
+	require.NoError(t, err)
+	sparesWhatWasAppended := func(epoch uint64, at int64) {
+		mustAppend(t, another(t, a, nil), "s1", epoch, at, noise(epoch, 1000))
+		dead, err := a.unnamed(t.Context(), "s1", now, keep)
+		require.NoError(t, err)
+		require.Empty(t, dead)
+	}
+	sparesWhatWasAppended(now, 100)
+	sparesWhatWasAppended(take(t, a, "s1"), 1100)
+	_, err = a.Sweep(t.Context(), "s1", now)
+	require.ErrorIs(t, err, ErrFenced)
+	require.Len(t, mustRead(t, a, "s1", "main"), 2100)
+}
+
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	a := open(t)
