@@ -48,7 +48,7 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 // environment isolates the process: its folders are this session's, and it
 // connects only to the model.
 func environment(l adapters.Launch) map[string]string {
-	return map[string]string{
+	env := map[string]string{
 		"HOME":                             l.Home,
 		"XDG_CONFIG_HOME":                  path.Join(l.Home, ".config"),
 		"XDG_DATA_HOME":                    path.Join(l.Home, ".local/share"),
@@ -59,4 +59,15 @@ func environment(l adapters.Launch) map[string]string {
 		"OPENCODE_DISABLE_LSP_DOWNLOAD":    "1",
 		"OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
 	}
+	// Before a workspace's plugins are loaded, and so before it answers at all, the program
+	// installs a package into .opencode. Where it can't, npm's own pauses between its three
+	// tries are more than a minute.
+	for name, milliseconds := range map[string]string{
+		"npm_config_fetch_retry_mintimeout": "500", "npm_config_fetch_retry_maxtimeout": "2000",
+	} {
+		if _, given := l.Env[name]; !given {
+			env[name] = milliseconds
+		}
+	}
+	return env
 }

@@ -2,6 +2,8 @@ package opencode
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,6 +61,29 @@ func withOtherModel(t *testing.T, files []adapters.File) []adapters.File {
 func TestConformance(t *testing.T) { adaptertest.Run(t, conforming(t)) }
 
 func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, conforming(t)) }
+
+// A workspace's plugins are loaded though what they use cannot be installed, as in a closed
+// network, and the program installs nothing in its own folder.
+func TestPluginsInAClosedNetwork(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, its conformance suite")
+	t.Parallel()
+	r := adaptertest.New(t, conforming(t), adaptertest.Options{})
+	for name, text := range map[string]string{
+		".npmrc":        "registry=http://127.0.0.1:9/\n",
+		"plugin/own.js": "import { writeFileSync } from \"node:fs\"\nwriteFileSync(\"loaded\", \"\")\nexport const Own = async () => ({})\n",
+	} {
+		file := filepath.Join(r.Workspace(), ".opencode", name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	r.Start()
+	require.Nil(t, r.Ask("SAY hi").Error)
+	require.FileExists(t, filepath.Join(r.Workspace(), "loaded"))
+	r.Finish()
+	modules, err := os.ReadDir(filepath.Join(r.Home(), configDir, "node_modules"))
+	require.NoError(t, err)
+	require.Len(t, modules, 1, "nothing but what says so")
+}
 
 // A model that stays overloaded is retried a few times and then fails the turn
 // with the name of the failure, without an interrupt.

@@ -46,6 +46,7 @@ func (*Adapter) Info() adapters.Info {
 			"The agent's tools are given the password of its server, so that a tool that sets out to can answer the agent's own permission requests.",
 			"A stricter permission holds from the next turn on: a server that was started to allow everything is started anew to ask.",
 			"Where the agent must ask, it loads nothing of the workspace but AGENTS.md: no settings, servers, subagents, skills and commands. Plugins of the workspace it runs all the same: nothing prevents that.",
+			"In a workspace with plugins the agent installs a package into .opencode before it answers. So that it gives up soon where there is no registry, npm waits two seconds at most between its tries, also in the agent's tools: npm_config_fetch_retry_mintimeout and npm_config_fetch_retry_maxtimeout of the sandbox's environment go before that.",
 			"A refused permission request refuses all others that are open in the same native session.",
 			"Models are named PROVIDER/MODEL.",
 			"Slash commands are the model's to read: the agent expands them only in its own terminal.",

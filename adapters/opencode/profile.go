@@ -36,11 +36,17 @@ func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.
 	w.Skills(p.Skills)
 	w.Bundles(p.BundledMCP)
 	w.Workspace(p.Workspace)
+	w.Config("node_modules/README", "Nothing is installed here: no profile has plugins.\n")
+	w.Config("package-lock.json", pluginsLock)
 	if err := writeConfig(w, p, l); err != nil {
 		return nil, err
 	}
 	return w.Files(), nil
 }
+
+// pluginsLock, beside a folder node_modules, keeps the program from installing in its own
+// folder, with each start, a package that only plugins use.
+const pluginsLock = `{"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}` + "\n"
 
 func ruleFile(name string) string { return path.Join("rules", name+".md") }
 

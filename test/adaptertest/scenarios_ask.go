@@ -186,7 +186,8 @@ func (r *Rig) playPermissionTightened() {
 	if r.agent.Adapter.Info().Capabilities.Subagents && r.agent.Missing["permission-subagent"] == "" {
 		r.playPermissionSubagent()
 	}
-	require.False(r.t, r.exists(Unasked), "the workspace's settings have run something")
+	what, err := os.ReadFile(filepath.Join(r.Workspace(), Unasked))
+	require.ErrorIs(r.t, err, os.ErrNotExist, "the workspace's settings have run something: %s", what)
 	r.SetPermission(adapters.PermissionAllow)
 	r.ok("TOOL bash: touch three")
 	require.True(r.t, r.exists("three"))
