@@ -126,8 +126,8 @@ func (a *attempt) keepLost(ctx context.Context, f turn.Finish) error {
 	blocks := tookBack
 	if f.Ending.Exited {
 		blocks, a.agent.Launch.Unfinished = nil, a.unfinished()
-		if err := a.host.Complete(ctx, a.agent); err != nil {
-			return fmt.Errorf("name the prompt that the agent had last: %w", err)
+		if err := a.host.Mend(ctx, a.agent); err != nil {
+			return fmt.Errorf("make whole what the agent was killed at: %w", err)
 		}
 	} else {
 		a.history = nil // it has no blocks

@@ -2,6 +2,8 @@ package activities
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
@@ -81,6 +84,42 @@ func TestAgentThatEndsAtOnce(t *testing.T) {
 	}
 	require.NoError(t, os.Remove(b.file(stillborn)))
 	require.Equal(t, session.Completed, b.turn(b.ask(6, "words 3")).Result.Outcome)
+}
+
+// TestHalfALineOfAKilledAgent: what a kill has left of a line is set aside before the next
+// process writes behind it, and is not archived.
+func TestHalfALineOfAKilledAgent(t *testing.T) {
+	t.Parallel()
+	b := withSandbox(t)
+	b.turn(b.ask(1, "words 3"))
+	status, err := b.status()
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(status.Pid, syscall.SIGKILL))
+	require.Eventually(t, func() bool {
+		status, err := b.status()
+		return err != nil || status.State != runner.AgentRunning
+	}, time.Minute, 10*time.Millisecond)
+	files, err := filepath.Glob(b.file(".claude", "projects", "*", "*.jsonl"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	const half = `{"type":"assistant","timestamp":"2026-0`
+	f, err := os.OpenFile(files[0], os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteString(half)
+	require.NoError(t, errors.Join(err, f.Close()))
+
+	require.Equal(t, session.Completed, b.turn(b.ask(2, "words 3")).Result.Outcome)
+	aside, err := os.ReadFile(files[0] + adapters.TornSuffix)
+	require.NoError(t, err)
+	require.Equal(t, half, string(aside))
+	archived, err := b.store.ReadTranscript(t.Context(), b.agent.SessionID, event.Main)
+	require.NoError(t, err)
+	data, err := io.ReadAll(archived)
+	require.NoError(t, errors.Join(err, archived.Close()))
+	written, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	require.Equal(t, string(written), string(data))
+	require.NotContains(t, string(data), half)
 }
 
 // halfEnded returns what kills the agent's process and holds its children, and what

@@ -238,7 +238,7 @@ type Unfinished struct {
 type Completer interface {
 	// Complete returns what must be written to the home of an exited process, in order, so
 	// that its transcripts name the prompt, one of the launch's unfinished ones, behind which
-	// the process was killed. Usually nothing.
+	// the process was killed. Usually nothing. All lines are whole, see [WholeLines].
 	Complete(home Home, l Launch) ([]Repair, error)
 }
 

@@ -63,6 +63,23 @@ func (h DirHome) OpenAt(path string, offset int64) (io.ReadCloser, error) {
 	return f, nil
 }
 
+// Size returns the size of a file in bytes; 0 if there is none.
+func (h DirHome) Size(path string) (int64, error) {
+	root, err := os.OpenRoot(h.dir)
+	if err != nil {
+		return 0, fmt.Errorf("size of %s: %w", path, err)
+	}
+	defer root.Close()
+	info, err := root.Stat(filepath.FromSlash(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
 // Identifier is an adapter that recognises a single transcript file by its name.
 // Without it a file is taken as the main transcript.
 type Identifier interface {

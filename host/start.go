@@ -73,7 +73,7 @@ func findNative(ctx context.Context, a *Agent) (adapters.Preparation, error) {
 // StartAgent repairs the home and starts the agent's process in it, without connecting to
 // it.
 func (h *Host) StartAgent(ctx context.Context, a *Agent) error {
-	if err := h.Complete(ctx, a); err != nil {
+	if err := h.Mend(ctx, a); err != nil {
 		return err
 	}
 	found, err := findNative(ctx, a)
@@ -127,20 +127,39 @@ func repair(ctx context.Context, a *Agent, p adapters.Preparation) error {
 			return fmt.Errorf("move %s in the agent's home: %w", m.From, err)
 		}
 	}
+	if len(p.Write) == 0 {
+		return nil
+	}
 	if err := a.Sandbox.CopyIn(ctx, sandbox.AreaHome, repaired(a.Home(ctx), p.Write)); err != nil {
 		return fmt.Errorf("repair the agent's home: %w", err)
 	}
 	return nil
 }
 
-// Complete has the transcripts of an agent that has exited name the prompt that it was killed
-// at, if that is not named; see [adapters.Completer].
-func (h *Host) Complete(ctx context.Context, a *Agent) error {
+// Mend makes whole what an agent that has exited was killed at: its transcripts end with
+// whole lines, see [adapters.WholeLines], and name the prompt that it had last, see
+// [adapters.Completer].
+func (h *Host) Mend(ctx context.Context, a *Agent) error {
+	home := a.Home(ctx)
+	found, err := a.Adapter.Transcripts(home, a.Launch)
+	if err != nil {
+		return err
+	}
+	torn, err := adapters.WholeLines(home, found)
+	if err != nil {
+		return err
+	}
+	if len(torn) > 0 {
+		h.o.Log.Info("lines that a killed agent has half written are set aside", "sandbox", a.Sandbox.ID(), "file", torn[0].Path)
+	}
+	if err := repair(ctx, a, adapters.Preparation{Write: torn}); err != nil {
+		return err
+	}
 	c, ok := a.Adapter.(adapters.Completer)
 	if !ok {
 		return nil
 	}
-	files, err := c.Complete(a.Home(ctx), a.Launch)
+	files, err := c.Complete(home, a.Launch)
 	if err != nil {
 		return err
 	}

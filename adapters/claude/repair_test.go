@@ -3,7 +3,6 @@ package claude
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/lines"
 	"github.com/sojourn-run/sojourn/test/adaptertest"
 	"github.com/sojourn-run/sojourn/test/replay"
 	"github.com/sojourn-run/sojourn/test/skip"
@@ -57,43 +55,18 @@ func TestMendOnlyAnOldEnd(t *testing.T) {
 		"a subagent's words later": {join(calls, []string{note("r2"), `{"type":"assistant","uuid":"q","isSidechain":true}`}), ""},
 		"empty":                    {nil, ""},
 	} {
-		for torn, cut := range map[string]string{"": "", "torn note": `{"type":"last-prompt","leafU`, "torn line": `{"type":"assis`, "torn at its end": `{"type":"user","uuid":"t"}`} {
-			t.Run(name+" "+torn, func(t *testing.T) {
-				t.Parallel()
-				home, file := besideASubagent(t, string(c.data)+cut)
-				mended := mend(t, home, file)
-				added, whole := strings.CutPrefix(mended, string(c.data))
-				require.True(t, whole, "nothing else is changed")
-				if c.leaf == "" {
-					require.Empty(t, added)
-				} else {
-					require.JSONEq(t, note(c.leaf), strings.Replace(strings.TrimSpace(added), `"explicit":true,`, "", 1))
-					require.True(t, strings.HasSuffix(added, "\n"))
-				}
-				aside, err := os.ReadFile(file + lines.TornSuffix)
-				if require.Equal(t, cut == "", errors.Is(err, os.ErrNotExist)); err == nil {
-					require.Equal(t, cut, string(aside), "nothing is lost")
-				}
-				require.Equal(t, mended, mend(t, home, file), "once")
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			added := addedTo(t, c.data)
+			if c.leaf == "" {
+				require.Empty(t, added)
+				return
+			}
+			require.JSONEq(t, note(c.leaf), strings.Replace(strings.TrimSpace(added), `"explicit":true,`, "", 1))
+			require.True(t, strings.HasSuffix(added, "\n"))
+			require.Empty(t, addedTo(t, append(bytes.Clone(c.data), added...)), "once")
+		})
 	}
-}
-
-// A subagent's line is set aside too: the program may continue it.
-func TestMendsASubagent(t *testing.T) {
-	t.Parallel()
-	home, file := besideASubagent(t, "")
-	sub := filepath.Join(strings.TrimSuffix(file, agentSuffix), "subagents", "agent-a1.jsonl")
-	require.NoError(t, os.WriteFile(sub, []byte("{\"type\":\"user\"}\n{\"type"), 0o600))
-	found := mend(t, home, file)
-	require.Empty(t, found)
-	data, err := os.ReadFile(sub)
-	require.NoError(t, err)
-	require.Equal(t, "{\"type\":\"user\"}\n", string(data))
-	again, err := New().Transcripts(home, mendedLaunch)
-	require.NoError(t, err)
-	require.Len(t, again, 2, "what is set aside is no transcript")
 }
 
 // A transcript of any length is inspected before a start, and added to, in little
@@ -106,47 +79,28 @@ func TestMemoryOfPrepare(t *testing.T) {
 	home := &replay.Endless{
 		Name:  configDir + "/projects/-w/" + id + agentSuffix,
 		First: said("user", "r2", "a2", "") + `{"type":"last-prompt","lastPrompt":"x","leafUuid":"r2","sessionId":"s"}` + "\n",
-		Line:  said("assistant", "z", "r1", strings.Repeat("x", 64<<10)), Lines: 4800, Last: `{"type":"assis`,
+		Line:  said("assistant", "z", "r1", strings.Repeat("x", 64<<10)), Lines: 4800,
 	}
 	found := replay.PreparesInBoundedMemory(t, New(), adapters.Launch{NativeID: id, Workspace: "/w"}, home)
-	require.Len(t, found.Write, 3, "and the rules of the workspace")
+	require.Len(t, found.Write, 2, "and the rules of the workspace")
 	require.Equal(t, home.Size(), found.Write[0].End)
-	require.Equal(t, found.Write[0].Begin, found.Write[1].End)
-	require.Equal(t, `{"type":"last-prompt","lastPrompt":"x","leafUuid":"z","sessionId":"s"}`+"\n", string(found.Write[1].Add))
+	require.Equal(t, `{"type":"last-prompt","lastPrompt":"x","leafUuid":"z","sessionId":"s"}`+"\n", string(found.Write[0].Add))
 }
 
-var mendedLaunch = adapters.Launch{NativeID: "s", Workspace: "/w"}
-
-// besideASubagent makes a home with a session's transcript and its subagent's, and returns
-// the session's.
-func besideASubagent(t *testing.T, data string) (home adapters.Home, file string) {
+// addedTo returns what repair adds to a transcript.
+func addedTo(t *testing.T, data []byte) string {
 	t.Helper()
-	dir := t.TempDir()
-	home, err := adapters.OpenHome(dir)
+	const file = "s.jsonl"
+	home := &replay.Home{Files: map[string]string{file: string(data)}}
+	found, err := repair(home, file)
 	require.NoError(t, err)
-	file = filepath.Join(dir, configDir, "projects", "-w", "s"+agentSuffix)
-	subs := filepath.Join(filepath.Dir(file), "s", "subagents")
-	require.NoError(t, os.MkdirAll(subs, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(subs, "agent-a1.jsonl"), []byte("{\"type\":\"user\"}\n"), 0o600))
-	require.NoError(t, os.WriteFile(file, []byte(data), 0o600))
-	return home, file
-}
-
-// mend does what Prepare demands, and returns the transcript.
-func mend(t *testing.T, home adapters.Home, file string) string {
-	t.Helper()
-	found, err := New().Prepare(home, mendedLaunch)
-	require.NoError(t, err)
-	dir, _, _ := strings.Cut(file, "/"+configDir)
-	for _, r := range found.Write {
-		text := replay.Repaired(t, home, r)
-		path := filepath.Join(dir, r.Path)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	if found == nil {
+		return ""
 	}
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	return string(data)
+	require.Len(t, found, 1)
+	added, whole := strings.CutPrefix(replay.Repaired(t, home, found[0]), string(data))
+	require.True(t, whole)
+	return added
 }
 
 // TestResumeBehindParallelCalls: the program is started after a kill with a note

@@ -51,8 +51,8 @@ func mainFiles(home adapters.Home, l adapters.Launch) ([]string, error) {
 }
 
 // Prepare continues with the native session if its transcript is in the home. The
-// program itself repairs what a kill has left, except for a line that was cut and its
-// note of where it was.
+// program itself repairs what a kill has left, except for its note of where it
+// was.
 func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
 	found, err := a.Transcripts(home, l)
 	if err != nil {
@@ -62,12 +62,11 @@ func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepa
 	if len(found) == 0 {
 		return adapters.Preparation{Write: []adapters.Repair{rules}}, nil
 	}
-	prepared, err := repair(home, found)
+	write, err := repair(home, found[0].Path)
 	if err != nil {
 		return adapters.Preparation{}, err
 	}
-	prepared.NativeID, prepared.Write = l.NativeID, append(prepared.Write, rules)
-	return prepared, nil
+	return adapters.Preparation{NativeID: l.NativeID, Write: append(write, rules)}, nil
 }
 
 // preferred returns the one file that the agent itself would resume, if a home

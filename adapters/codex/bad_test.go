@@ -102,9 +102,8 @@ func TestMalformedStream(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A home is repaired before the program sees it: a torn last line is moved to
-// another file.
-func TestPrepareMendsTornLine(t *testing.T) {
+// A rollout that is there is continued as it is.
+func TestPrepareContinues(t *testing.T) {
 	t.Parallel()
 	dir, l := t.TempDir(), adapters.Launch{SessionID: "s", NativeID: New().NativeID("s", 1), Workspace: "/srv/project"}
 	home, err := adapters.OpenHome(dir)
@@ -114,25 +113,11 @@ func TestPrepareMendsTornLine(t *testing.T) {
 	require.Equal(t, l.NativeID, fresh.NativeID)
 	require.Len(t, fresh.Write, 1)
 	write(t, dir, fresh.Write[0].Path, string(fresh.Write[0].Add))
+	require.Empty(t, threadID(fresh.Write[0].Path+adapters.TornSuffix), "what is set aside is no rollout")
 
 	again, err := New().Prepare(home, l)
 	require.NoError(t, err)
-	require.Equal(t, adapters.Preparation{NativeID: l.NativeID}, again, "what lies there is gone on with")
-
-	write(t, dir, fresh.Write[0].Path, string(fresh.Write[0].Add)+`{"timestamp":"2026`)
-	torn, err := New().Prepare(home, l)
-	require.NoError(t, err)
-	require.NotEmpty(t, torn.Note)
-	require.Len(t, torn.Write, 2)
-	aside, kept := torn.Write[0], torn.Write[1]
-	require.Equal(t, `{"timestamp":"2026`, replay.Repaired(t, home, aside))
-	write(t, dir, aside.Path, replay.Repaired(t, home, aside))
-	require.Empty(t, threadID(aside.Path), "what is set aside is no rollout")
-	require.Equal(t, string(fresh.Write[0].Add), replay.Repaired(t, home, kept))
-	write(t, dir, kept.Path, replay.Repaired(t, home, kept))
-	again, err = New().Prepare(home, l)
-	require.NoError(t, err)
-	require.Equal(t, adapters.Preparation{NativeID: l.NativeID}, again, "once")
+	require.Equal(t, adapters.Preparation{NativeID: l.NativeID}, again)
 }
 
 func write(t testing.TB, dir, name, text string) {

@@ -30,7 +30,7 @@ func (a *Adapter) Complete(home adapters.Home, l adapters.Launch) ([]adapters.Re
 		return nil, nil
 	}
 	file := found[at].Path
-	last, missing, end, err := lastOf(home, file, l.Unfinished)
+	last, missing, size, err := lastOf(home, file, l.Unfinished)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (a *Adapter) Complete(home adapters.Home, l adapters.Launch) ([]adapters.Re
 	if item == nil {
 		return nil, nil
 	}
-	return end.Continued(file, item), nil
+	return []adapters.Repair{{Path: file, From: file, End: size, Add: item}}, nil
 }
 
 // modelInput is a line with an input of the model.
@@ -60,12 +60,17 @@ type modelInput struct {
 	} `json:"payload"`
 }
 
-// lastOf returns the last whole line, those prompts whose items the file does not have, and
-// how the file ends.
-func lastOf(home adapters.Home, file string, prompts []adapters.Unfinished) (last modelInput, missing []adapters.Unfinished, end lines.Tail, err error) {
+// lastOf returns the last line, those prompts whose items the file does not have, and the
+// file's size in bytes.
+func lastOf(home adapters.Home, file string, prompts []adapters.Unfinished) (last modelInput, missing []adapters.Unfinished, size int64, err error) {
+	in, err := lines.OpenAt(Name, home, file, lines.Mark{})
+	if err != nil {
+		return last, nil, 0, err
+	}
+	defer in.Close()
 	missing = slices.Clone(prompts)
 	var line []byte
-	end, err = lines.TailOf(Name, home, file, func(raw []byte) {
+	err = in.Followed(func(raw []byte) {
 		line = append(line[:0], raw...)
 		if id := itemOfUser(raw); id != "" {
 			missing = slices.DeleteFunc(missing, func(p adapters.Unfinished) bool { return p.ID == id })
@@ -74,7 +79,7 @@ func lastOf(home adapters.Home, file string, prompts []adapters.Unfinished) (las
 	if err == nil && decodeObject(line, &last) != nil {
 		last = modelInput{} // whatever it is, it is no prompt
 	}
-	return last, missing, end, err
+	return last, missing, in.Size(), err
 }
 
 // itemOfUser returns the host's id of the prompt whose item a line has; "" for other lines.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/lines"
 )
 
 // Prepare continues with the native session if its rollout is in the home. If
@@ -26,11 +25,6 @@ func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepa
 	if len(found) == 0 {
 		prepared.Write = append(prepared.Write, firstLine(l, time.Now().UTC()))
 		return prepared, nil
-	}
-	for _, t := range found {
-		if err := repair(home, t.Path, &prepared); err != nil {
-			return adapters.Preparation{}, err
-		}
 	}
 	return prepared, nil
 }
@@ -59,15 +53,4 @@ var teamModels = []string{"gpt-6", "gpt-5.6-sol", "gpt-5.6-terra", "gpt-daybreak
 // inTeams reports whether a model is one of them; the program's default is.
 func inTeams(model string) bool {
 	return model == "" || slices.ContainsFunc(teamModels, func(name string) bool { return strings.HasPrefix(model, name) })
-}
-
-// repair moves a torn last line to another file: the program does not continue with
-// a rollout that ends in one.
-func repair(home adapters.Home, file string, p *adapters.Preparation) error {
-	end, err := lines.TailOf(Name, home, file, func([]byte) {})
-	if end.Torn() {
-		p.Write = append(p.Write, end.Continued(file, nil)...)
-		p.Note = lines.TornNote
-	}
-	return err
 }

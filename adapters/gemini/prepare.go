@@ -13,7 +13,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
-	"github.com/sojourn-run/sojourn/adapters/internal/lines"
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -96,8 +95,8 @@ func relocate(home adapters.Home, l adapters.Launch, c chat, n int) (found adapt
 	if kindOf(c.path) == adapters.Snapshot {
 		return found, &place{Path: c.path + "l"}, nil // the agent itself makes a new file of it
 	}
-	loads = &place{want, c.tail.Whole}
-	if c.path == want && !c.tail.Torn() && !c.dangling && !c.emptied && c.withdrawn == nil {
+	loads = &place{want, c.size}
+	if c.path == want && !c.dangling && !c.emptied && c.withdrawn == nil {
 		return found, loads, nil
 	}
 	added, note, err := repair(home, c)
@@ -109,7 +108,9 @@ func relocate(home adapters.Home, l adapters.Launch, c chat, n int) (found adapt
 	if c.path != want {
 		found.Move = []adapters.Move{{From: c.path, To: want}}
 	}
-	found.Write = c.tail.Continued(want, added)
+	if len(added) > 0 {
+		found.Write = []adapters.Repair{{Path: want, From: want, End: c.size, Add: added}}
+	}
 	return found, loads, nil
 }
 
@@ -119,12 +120,9 @@ const maxRefill = 16 << 20
 
 // repair returns what must be added to a file so that it can be continued.
 func repair(home adapters.Home, c chat) (added []byte, note string, err error) {
-	if c.tail.Torn() {
-		note = lines.TornNote
-	}
 	switch {
-	case c.emptied && c.tail.Size > maxRefill:
-		note = fmt.Sprintf("the agent had emptied its native session, whose %d bytes are too many to fill it again: it remembers nothing", c.tail.Size)
+	case c.emptied && c.size > maxRefill:
+		note = fmt.Sprintf("the agent had emptied its native session, whose %d bytes are too many to fill it again: it remembers nothing", c.size)
 	case c.emptied:
 		// The restored messages must be in one line, so the whole file is read.
 		data, err := readFile(home, c.path)

@@ -34,8 +34,8 @@ type chat struct {
 	prompts bool
 	// resumable: it has something that the agent can continue.
 	resumable bool
-	// tail is the end of the file, once all of it was read.
-	tail lines.Tail
+	// size is the file's, in bytes, once all of it was read.
+	size int64
 	// dangling: the last prompt has no answer. last and stamp are the id and the
 	// time of the last message.
 	dangling    bool
@@ -151,11 +151,11 @@ func survey(home adapters.Home, file string, d depth) (chat, error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return c, in.At(err)
 		}
+		c.line(raw)
 		if err != nil {
-			c.tail = in.Tail()
+			c.size = in.Size()
 			return c, nil
 		}
-		c.line(raw)
 		if d == glance && c.prompts && c.session != "" {
 			return c, nil
 		}

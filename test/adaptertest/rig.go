@@ -216,6 +216,11 @@ func (r *Rig) prepare() {
 	r.t.Helper()
 	a := r.agent.Adapter
 	r.Launch.NativeID, r.Launch.Resume = a.NativeID(r.Launch.SessionID, 1), false
+	transcripts, err := a.Transcripts(r.place.home(), r.Launch)
+	require.NoError(r.t, err)
+	torn, err := adapters.WholeLines(r.place.home(), transcripts)
+	require.NoError(r.t, err)
+	require.NoError(r.t, r.place.repair(r.t.Context(), torn))
 	if c, ok := a.(adapters.Completer); ok {
 		files, err := c.Complete(r.place.home(), r.Launch)
 		require.NoError(r.t, err)
