@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// patience is how long a server that is ready may refuse its first event stream.
-	patience = time.Minute
+	// patience is how long a server that is ready may refuse its first event stream, or
+	// keep it waiting: OpenCode first installs what the plugins of a workspace use.
+	patience = 3 * time.Minute
 	// lossDelay is how long the process must outlive the stream's end for that to be a
 	// loss: a process that ends closes its stream a little earlier.
 	lossDelay = 250 * time.Millisecond
