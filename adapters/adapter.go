@@ -53,7 +53,7 @@ type Adapter interface {
 
 	// Prepare inspects the home before a process of the agent is started: which
 	// native session it has, and what must be repaired first. It changes nothing
-	// itself.
+	// itself. All lines are whole, see [WholeLines].
 	Prepare(home Home, l Launch) (Preparation, error)
 
 	// Command returns the long-lived process of the agent.

@@ -149,8 +149,10 @@ func (h *Host) Mend(ctx context.Context, a *Agent) error {
 	if err != nil {
 		return err
 	}
-	if len(torn) > 0 {
-		h.o.Log.Info("lines that a killed agent has half written are set aside", "sandbox", a.Sandbox.ID(), "file", torn[0].Path)
+	for _, f := range torn {
+		if f.Path != f.From {
+			h.o.Log.Info("a line that a killed agent has half written is set aside", "sandbox", a.Sandbox.ID(), "file", f.Path)
+		}
 	}
 	if err := repair(ctx, a, adapters.Preparation{Write: torn}); err != nil {
 		return err

@@ -31,7 +31,8 @@ func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
 
 // record runs an agent's program and writes every line of either direction to a
 // file before it passes it on: for agents whose own transcripts are not
-// documented. The file only grows, by whole lines.
+// documented. The file only grows, by whole lines; what a kill left of one the host has set
+// aside before.
 func record(_ context.Context, args []string, std io3) error {
 	fs := flag.NewFlagSet("record", flag.ContinueOnError)
 	file := fs.String("file", "", "")
@@ -67,12 +68,8 @@ type recorder struct {
 	child      *os.Process
 }
 
-// Suffixes of the file's name: for the records of the last process's beginning,
-// and for the part of a line that a kill left.
-const (
-	headSuffix = ".head"
-	tornSuffix = ".torn"
-)
+// headSuffix is that of the file's name for the records of the last process's beginning.
+const headSuffix = ".head"
 
 const (
 	// headSize is enough for the opening of any protocol.
@@ -85,61 +82,15 @@ func openRecorder(name string) (*recorder, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	head, err := os.Create(name + headSuffix)
-	if err == nil {
-		err = dropTorn(file, name+tornSuffix)
-	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return &recorder{file: file, head: head}, nil
-}
-
-// dropTorn removes a last line without a line end from the file and keeps it in
-// another file. It leaves the position at the file's end.
-func dropTorn(file *os.File, aside string) error {
-	size, err := file.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
-	}
-	whole, err := lastLineEnd(file, size)
-	if err != nil || whole == size {
-		return err
-	}
-	torn := make([]byte, size-whole)
-	if _, err := file.ReadAt(torn, whole); err != nil {
-		return err
-	}
-	if err := os.WriteFile(aside, torn, 0o600); err != nil {
-		return err
-	}
-	if err := file.Truncate(whole); err != nil {
-		return err
-	}
-	_, err = file.Seek(whole, io.SeekStart)
-	return err
-}
-
-// lastLineEnd returns the offset behind the last line's end, searched from the
-// end.
-func lastLineEnd(file *os.File, size int64) (int64, error) {
-	buf := make([]byte, 64<<10)
-	for end := size; end > 0; {
-		begin := max(0, end-int64(len(buf)))
-		piece := buf[:end-begin]
-		if _, err := file.ReadAt(piece, begin); err != nil {
-			return 0, err
-		}
-		if at := bytes.LastIndexByte(piece, '\n'); at >= 0 {
-			return begin + int64(at) + 1, nil
-		}
-		end = begin
-	}
-	return 0, nil
 }
 
 // run relays until the program has ended and its output is read.
