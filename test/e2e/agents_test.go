@@ -42,7 +42,7 @@ func eachAgent(t *testing.T, test func(t *testing.T, a adapters.Adapter)) {
 	t.Run("agents", func(t *testing.T) {
 		for _, a := range scripted() {
 			t.Run(a.Info().Name, func(t *testing.T) {
-				t.Parallel()
+				inParallel(t)
 				test(t, a)
 			})
 		}

@@ -26,7 +26,7 @@ func TestButtonsPause(t *testing.T) {
 		buttonAgents(t, func(t *testing.T, agent string) { pauseTurn(t, w, agent, unpause) })
 	})
 	t.Run("and reset the activity", func(t *testing.T) {
-		t.Parallel()
+		inParallel(t)
 		pauseTurn(t, w, "claude", resetActivity)
 	})
 }

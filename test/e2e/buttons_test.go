@@ -123,7 +123,7 @@ func buttonAgents(t *testing.T, test func(t *testing.T, agent string)) {
 	t.Helper()
 	for _, agent := range []string{"claude", "codex"} {
 		t.Run(agent, func(t *testing.T) {
-			t.Parallel()
+			inParallel(t)
 			test(t, agent)
 		})
 	}
@@ -171,7 +171,7 @@ func TestButtonsTerminate(t *testing.T) {
 		})
 	})
 	t.Run("at rest", func(t *testing.T) {
-		t.Parallel()
+		inParallel(t)
 		ctx := testContext(t)
 		h := open(t, session.Options{})
 		require.NoError(t, say(t, h, "SAY at rest").Err())
@@ -193,7 +193,7 @@ func TestButtonsTerminate(t *testing.T) {
 		requireParity(t, h.ID())
 	})
 	t.Run("never begun", func(t *testing.T) {
-		t.Parallel()
+		inParallel(t)
 		ctx := testContext(t)
 		h := open(t, session.Options{})
 		require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(ctx, h.ID(), "", "an operator"))
@@ -282,19 +282,19 @@ func TestButtonsReset(t *testing.T) {
 			if name != "before a finished turn" {
 				skip.InShort(t, "of the points, the one before a finished turn")
 			}
-			t.Parallel()
+			inParallel(t)
 			resetAtRest(t, w, "claude", point)
 		})
 		t.Run("in a turn to "+name, func(t *testing.T) {
 			if name != "before a finished turn" {
 				skip.InShort(t, "of the points, the one before a finished turn")
 			}
-			t.Parallel()
+			inParallel(t)
 			resetInATurn(t, w, "claude", point)
 		})
 	}
 	t.Run("codex", func(t *testing.T) {
-		t.Parallel()
+		inParallel(t)
 		resetAtRest(t, w, "codex", scheduling("RunTurn", 1))
 		resetInATurn(t, w, "codex", scheduling("CreateSandbox", 1))
 	})

@@ -91,7 +91,7 @@ func TestR52UnknownEffect(t *testing.T) {
 	t.Run("sessions", func(t *testing.T) {
 		for _, s := range all {
 			t.Run(strings.Join([]string{s.agent, string(s.then), map[bool]string{true: "allowed", false: "denied"}[s.allow]}, " "), func(t *testing.T) {
-				t.Parallel()
+				inParallel(t)
 				// The time starts here: a parallel test first waits for its turn to
 				// run.
 				ctx, cancel := context.WithTimeout(t.Context(), 2*patience)

@@ -217,7 +217,7 @@ func TestThePasswordOfNATSIsNotPrinted(t *testing.T) {
 		"a comma in a password": "nats://me:" + planted + "," + planted + "@" + gone,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			inParallel(t)
 			env := []string{"NATS_URL=" + url, "NATS_TOKEN="}
 			for _, command := range [][]string{{"doctor"}, {"doctor", "--json"}, {"setup"}, {"tail", "no-such-session"}} {
 				said := runProgram(t, "sojourn", "", env, command...)

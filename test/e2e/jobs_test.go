@@ -135,7 +135,7 @@ func TestJobFailsByName(t *testing.T) {
 		"bad input":                  {`{"options": {"agent": "codex"}, "prompt": "SAY x", "artifacts": ["["]}`, session.TypeInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			inParallel(t)
 			err := startJob(t, c.input).Get(testContext(t), nil)
 			var app *temporal.ApplicationError
 			require.ErrorAs(t, err, &app)
@@ -190,7 +190,7 @@ func TestJobIsCancelled(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			inParallel(t)
 			gate, id := "job-"+uuid.NewString(), "job-"+uuid.NewString()
 			run := startJob(t, `{"options": {"agent": "codex"}, "prompt": "GATE `+gate+`", "sessionId": "`+id+`"}`)
 			require.NoError(t, spaceOf(t).Model.Waiting(testContext(t), gate))

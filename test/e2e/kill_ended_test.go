@@ -78,7 +78,7 @@ func TestKillHostBehindTheArchive(t *testing.T) {
 		"is closed, no stream": {deleted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			inParallel(t)
 			all := newServer(t)
 			w := &world{temporal: all, nats: all, s3: all}
 			w.inhabit(t)

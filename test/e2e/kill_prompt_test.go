@@ -27,7 +27,7 @@ func TestKillBetweenTheLinesOfAPrompt(t *testing.T) {
 	for _, part := range []string{"agent", "runner"} {
 		for name, begin := range map[string]func(*testing.T, *killable, string) *steered{"prompt": promptCut, "steered": steerCut} {
 			t.Run(part+"/"+name, func(t *testing.T) {
-				t.Parallel()
+				inParallel(t)
 				s := begin(t, k, cutWord+uuid.NewString()[:8])
 				require.Eventually(t, func() bool {
 					found, err := filepath.Glob(filepath.Join(k.dir, "sandboxes", s.h.ID()+"-*", "home", "cut"))

@@ -261,7 +261,7 @@ func killAgents(t *testing.T, k *killable) {
 		dead bool
 	}{{"killed", syscall.SIGKILL, false}, {"segfault", syscall.SIGSEGV, false}, {"by itself", syscall.SIGTERM, false}, {"no worker", syscall.SIGKILL, true}} {
 		t.Run(with.name, func(t *testing.T) {
-			t.Parallel()
+			inParallel(t)
 			s := stage(t, k.dir, "claude")
 			s.atGate(0)
 			strike := func() { s.endAgent(with.how) }
@@ -735,7 +735,7 @@ func TestR131DeathIsNoticedBetweenMessages(t *testing.T) {
 	unattended.requireGivenUp()
 	for _, died := range []string{"agent", "runner"} {
 		t.Run(died, func(t *testing.T) {
-			t.Parallel()
+			inParallel(t)
 			s := stage(t, k.dir, anyAgent(t))
 			s.completed()
 			if died == "agent" {

@@ -140,7 +140,7 @@ func TestOutage(t *testing.T) {
 		"NATS": {theNATS}, "S3": {theS3}, "Temporal": {theTemporal}, "all": {theTemporal, theNATS, theS3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			inParallel(t)
 			w := newWorld(t, away...)
 			turns := []*midTurn{w.begin(t, "claude"), w.begin(t, "codex")}
 			began := time.Now()

@@ -75,7 +75,7 @@ func TestPropagation(t *testing.T) {
 	} {
 		for name, state := range childStates() {
 			t.Run(way+" "+name, func(t *testing.T) {
-				t.Parallel()
+				inParallel(t)
 				ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 				defer cancel()
 				top := open(t, session.Options{Agent: "codex"})

@@ -72,7 +72,7 @@ func childEnd(t *testing.T, parent, child *session.Handle) event.SubagentComplet
 func TestR46AChildOutlivesItsParentsRun(t *testing.T) {
 	onSharedHost(t)
 	t.Run("between two turns", func(t *testing.T) {
-		t.Parallel()
+		inParallel(t)
 		ctx := testContext(t)
 		parent := open(t, session.Options{})
 		child, gate := spawnGated(t, parent)
@@ -90,7 +90,7 @@ func TestR46AChildOutlivesItsParentsRun(t *testing.T) {
 		requireDense(t, parent)
 	})
 	t.Run("in the middle of a turn", func(t *testing.T) {
-		t.Parallel()
+		inParallel(t)
 		ctx := testContext(t)
 		parent := open(t, session.Options{})
 		r, parentGate := sendToGate(ctx, t, parent, "")
@@ -106,7 +106,7 @@ func TestR46AChildOutlivesItsParentsRun(t *testing.T) {
 		requireParity(t, parent.ID())
 	})
 	t.Run("terminated", func(t *testing.T) {
-		t.Parallel()
+		inParallel(t)
 		ctx := testContext(t)
 		parent := open(t, session.Options{})
 		before, _ := spawnGated(t, parent)
@@ -123,7 +123,7 @@ func TestR46AChildOutlivesItsParentsRun(t *testing.T) {
 		require.NoError(t, parent.Close(ctx))
 	})
 	t.Run("reset", func(t *testing.T) {
-		t.Parallel()
+		inParallel(t)
 		ctx := testContext(t)
 		parent := open(t, session.Options{})
 		early, earlyGate := spawnGated(t, parent)

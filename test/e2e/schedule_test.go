@@ -72,7 +72,7 @@ func TestScheduleOverlaps(t *testing.T) {
 	onSharedHost(t)
 	for _, rule := range []string{"skip", "cancel", "terminate"} {
 		t.Run(rule, func(t *testing.T) {
-			t.Parallel()
+			inParallel(t)
 			ctx := testContext(t)
 			id := rule + "-" + uuid.NewString()[:8]
 			sojourn(t, "schedule", "create", id, "GATE "+id+" THEN SAY done", "--every", "24h", "--agent", "codex", "--session", id, "--overlap", rule)

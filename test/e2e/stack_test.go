@@ -123,7 +123,9 @@ func startWorker(t *testing.T, extra ...string) *worker {
 }
 
 // inParallel runs a test in parallel with others, unless the time of the run is up. A test
-// with servers of its own begins with it, others with one of the functions below.
+// with servers of its own begins with it, others with one of the functions below. So does a
+// subtest that runs in parallel: go begins those behind all tests, so that they are the
+// last of a run.
 func inParallel(t *testing.T) {
 	t.Helper()
 	t.Parallel()
