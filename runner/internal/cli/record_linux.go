@@ -74,7 +74,8 @@ const headSuffix = ".head"
 const (
 	// headSize is enough for the opening of any protocol.
 	headSize = 1 << 20
-	// drain is how long a program's output may stay open after its end.
+	// drain is how long an ended program's output is waited for: a process below it may
+	// keep it open.
 	drain = 2 * time.Second
 )
 
@@ -105,17 +106,22 @@ func (r *recorder) run(argv []string, std io3) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	out, err := cmd.StdoutPipe()
+	read, write, err := os.Pipe()
 	if err != nil {
 		return 0, err
 	}
+	defer read.Close()
+	cmd.Stdout = write
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	write.Close() // the program has its own
+	if err != nil {
 		return 0, err
 	}
 	r.child = cmd.Process
+	out := &output{file: read, ended: make(chan struct{}), left: drain}
 	done := make(chan struct{})
 	defer close(done)
 	go pass(signals, cmd.Process, done)
@@ -133,13 +139,34 @@ func (r *recorder) run(argv []string, std io3) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	select {
-	case <-relayed:
-	case <-time.After(drain): // a process below it still holds its output
-	}
-	out.Close()
+	close(out.ended)
+	_ = read.SetReadDeadline(time.Now().Add(drain)) // for a read that waits already
 	<-relayed
 	return ended(state), r.fault()
+}
+
+// output reads a program's output until the program has ended and reads have waited for drain
+// in all. The time in which the reader of what is relayed is busy does not count: what the
+// program wrote last would be lost.
+type output struct {
+	file  *os.File
+	ended chan struct{}
+	left  time.Duration
+}
+
+func (o *output) Read(p []byte) (int, error) {
+	select {
+	case <-o.ended:
+	default:
+		return o.file.Read(p)
+	}
+	began := time.Now()
+	if err := o.file.SetReadDeadline(began.Add(o.left)); err != nil {
+		return 0, err
+	}
+	n, err := o.file.Read(p)
+	o.left -= time.Since(began)
+	return n, err
 }
 
 // pass forwards signals to the child.

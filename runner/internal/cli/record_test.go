@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,6 +117,41 @@ func TestRecordLongLine(t *testing.T) {
 }
 
 // The next process's records follow those that are there.
+// TestRecordForABusyReader: all that a program wrote is passed on, though its reader takes none
+// of it for longer than an ended program's output is waited for.
+func TestRecordForABusyReader(t *testing.T) {
+	skip.InShort(t, "TestRecordRelaysBothWays has a reader that is quick")
+	t.Parallel()
+	dir := t.TempDir()
+	// Two pipes hold so much, one on each side of the recorder.
+	cmd := recording(t, filepath.Join(dir, "session.jsonl"), "seq 100001 118000; touch "+filepath.Join(dir, "written"))
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(dir, "written"))
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+	<-time.After(drain + time.Second) // the reader is busy
+	text, err := io.ReadAll(out)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait())
+	require.True(t, strings.HasSuffix(string(text), "\n118000\n"), "%d bytes", len(text))
+}
+
+// TestRecordEndsBeforeItsGrandchildren: a process that the program left behind, and that has
+// its output, does not hold it up.
+func TestRecordEndsBeforeItsGrandchildren(t *testing.T) {
+	t.Parallel()
+	out, err := recording(t, filepath.Join(t.TempDir(), "session.jsonl"), "echo said; sleep 600 2>/dev/null & echo $!").Output()
+	require.NoError(t, err)
+	said := strings.Fields(string(out))
+	require.Len(t, said, 2)
+	left, err := strconv.Atoi(said[1])
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(left, syscall.SIGKILL), "it is still there")
+}
+
 func TestRecordAppends(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "session.jsonl")
