@@ -24,7 +24,7 @@ func (r *run) validateSpawn(req session.SpawnRequest, used limits.Used) error {
 	if r.in.Depth() >= session.MaxDepth {
 		return session.ErrDepthLimit
 	}
-	if n := len(r.st.Children); n >= session.MaxChildren && !r.hasChild(req.ID) {
+	if n := len(r.st.Children); n >= session.MaxChildren && r.child(req.ID) == nil {
 		return session.Invalid("children", fmt.Sprintf("%d live already", n), fmt.Sprintf("at most %d at once", session.MaxChildren))
 	}
 	return children.Check(req, r.in.SessionID, r.options(), used)
@@ -69,8 +69,6 @@ func (r *run) child(id string) *session.Child {
 	return nil
 }
 
-func (r *run) hasChild(id string) bool { return r.child(id) != nil }
-
 // shares reports whether a child works in this session's sandbox.
 func (r *run) shares() bool {
 	return slices.ContainsFunc(r.st.Children, func(c session.Child) bool { return c.Shares })
@@ -101,8 +99,8 @@ type starting struct {
 // startChild starts a child and waits for its end. subagent:spawned must be in the stream
 // before the child starts; its key is the same in each run that tries.
 func (r *run) startChild(req session.SpawnRequest) *starting {
-	s, c := &starting{}, *r.child(req.ID)
-	said := r.notify(children.Spawned(c, req))
+	s := &starting{}
+	said := r.notify(children.Spawned(*r.child(req.ID), req))
 	said.key = "spawned-" + req.ID
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
 		var out session.Output
@@ -115,7 +113,7 @@ func (r *run) startChild(req session.SpawnRequest) *starting {
 		} else {
 			err = r.runChild(ctx, req, s, &out)
 		}
-		r.childGone(c, out, err)
+		r.childGone(req.ID, out, err)
 	})
 	return s
 }
@@ -154,7 +152,7 @@ func (r *run) unpackChildren() {
 			ctx = workflow.WithActivityOptions(ctx, timeouts.Watch)
 			var out session.Output
 			err := workflow.ExecuteActivity(ctx, contract.ActivityAwaitChild, contract.AwaitChildInput{SessionID: c.SessionID, RunID: c.RunID}).Get(ctx, &out)
-			r.childGone(c, out, err)
+			r.childGone(c.SessionID, out, err)
 		})
 	}
 	for _, req := range r.st.Spawns {
@@ -163,11 +161,13 @@ func (r *run) unpackChildren() {
 }
 
 // childGone removes an ended child from the list and announces how it ended.
-func (r *run) childGone(c session.Child, out session.Output, err error) {
+func (r *run) childGone(id string, out session.Output, err error) {
+	c := *r.child(id)
+	out = children.Charge(c, out, err)
 	r.st.CostUSD, r.st.ChildTokens = event.AddKnown(r.st.CostUSD, out.CostUSD), r.st.ChildTokens+out.Tokens
 	r.notify(children.Completed(c, out, err))
-	r.st.Spawns = slices.DeleteFunc(r.st.Spawns, func(req session.SpawnRequest) bool { return req.ID == c.SessionID })
-	r.st.Children = slices.DeleteFunc(r.st.Children, func(other session.Child) bool { return other.SessionID == c.SessionID })
+	r.st.Spawns = slices.DeleteFunc(r.st.Spawns, func(req session.SpawnRequest) bool { return req.ID == id })
+	r.st.Children = slices.DeleteFunc(r.st.Children, func(other session.Child) bool { return other.SessionID == id })
 	r.publish()
 }
 
@@ -205,7 +205,7 @@ func (r *run) closeChild(id string) {
 // awaitStarted waits until a child runs and also returns true; nil if the child ended
 // before.
 func (r *run) awaitStarted(ctx workflow.Context, id string, also func() bool) *session.Child {
-	err := workflow.Await(ctx, func() bool { return !r.hasChild(id) || r.child(id).RunID != "" && also() })
+	err := workflow.Await(ctx, func() bool { c := r.child(id); return c == nil || c.RunID != "" && also() })
 	if err != nil {
 		return nil
 	}

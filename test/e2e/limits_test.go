@@ -181,6 +181,30 @@ func TestLimitOfTurns(t *testing.T) {
 	requireParity(t, id)
 }
 
+// TestATerminatedChildsPartIsUsed: what a terminated child has used is unknown, so that its part
+// of its parent's limits counts, also if it is terminated in a later run of its parent.
+func TestATerminatedChildsPartIsUsed(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{Agent: "codex", Limits: limits.Limits{Tokens: 1000}})
+	terminated := func(part int64) {
+		child, _ := spawnGated(t, parent)
+		now, err := parent.Snapshot(ctx)
+		require.NoError(t, err)
+		require.Equal(t, part, now.Children[0].GrantTokens)
+		require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(ctx, child.ID(), "", "an operator"))
+		eventually(t, func(c *assert.CollectT) bool { return len(childrenOf(t, parent)) == 0 }, patience, tick)
+	}
+	terminated(500)
+	terminated(250)
+	require.NoError(t, parent.Close(ctx))
+	reopened, err := spaceOf(t).Client.Open(ctx, parent.ID(), session.Options{})
+	require.NoError(t, err)
+	parent = reopened
+	terminated(125)
+	require.NoError(t, parent.Close(ctx))
+}
+
 // TestLimitOfATreesTokens: a child of an agent that reports no cost has a part of its parent's
 // tokens, and what it used counts, also when the parent is closed and open again.
 func TestLimitOfATreesTokens(t *testing.T) {

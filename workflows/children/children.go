@@ -71,7 +71,7 @@ func Check(req session.SpawnRequest, sessionID string, parent session.Options, u
 // Grant sets what a child may cost and how many tokens it may use, where its parent's limits
 // bound that, and returns it. A child has what it asks for, as far as the remainder allows,
 // and otherwise half of the remainder, so that the next one has something too. What it has not
-// used is its parent's again when it ends.
+// used is its parent's again when it closes.
 func Grant(child *limits.Limits, parent limits.Limits, used limits.Used) (part limits.Limits) {
 	if parent.CostUSD > 0 {
 		left := parent.CostUSD
@@ -96,6 +96,20 @@ func partOf[N int64 | float64](left, asked, least N) N {
 		asked = max(left/2, least)
 	}
 	return min(asked, left)
+}
+
+// Charge returns the output of an ended child with what its parent's limits are charged. A
+// child that was ended from outside reports nothing: all that it was granted counts then,
+// because it may have used that.
+func Charge(c session.Child, out session.Output, err error) session.Output {
+	if err == nil || c.RunID == "" {
+		return out
+	}
+	if c.GrantUSD > 0 {
+		out.CostUSD = &c.GrantUSD
+	}
+	out.Tokens = c.GrantTokens
+	return out
 }
 
 // New returns a child with its inherited options and its part of its parent's limits.
