@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/reducer/brief"
+	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/workspace"
 )
 
@@ -16,9 +17,10 @@ type unreadable struct{ error }
 // Unwrap returns the error itself.
 func (u unreadable) Unwrap() error { return u.error }
 
-// asUnreadable marks an error of a read in a sandbox, unless the read was canceled.
+// asUnreadable marks an error of a read in a sandbox, unless the read was canceled or the
+// host is short of something.
 func asUnreadable(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil || errors.Is(err, sandbox.ErrShort) {
 		return err
 	}
 	return unreadable{err}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/sandbox"
 )
 
 // What an agent left unreadable is distinguished from a store that does not answer, however
@@ -32,6 +33,10 @@ func TestUnreadableIsToldFromTheStore(t *testing.T) {
 	require.Len(t, left, 2)
 	require.ErrorIs(t, rest, away)
 	require.NotErrorIs(t, rest, archive.ErrInvalid)
+
+	left, rest = unreadableOf(asUnreadable(t.Context(), fmt.Errorf("open: %w", sandbox.ErrShort)))
+	require.Empty(t, left, "what the host is short of now it may have later")
+	require.ErrorIs(t, rest, sandbox.ErrShort)
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

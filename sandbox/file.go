@@ -52,7 +52,7 @@ type Selection struct {
 	// they are, with everything below them.
 	Exclude []string
 	// Lenient yields a folder that can't be listed, or is nested too deeply, as
-	// Unreadable and continues. Default: it is an error.
+	// Unreadable and continues; [ErrShort] remains an error. Default: it is an error.
 	Lenient bool
 	// Unlock grants the owner permissions on folders and files that their owner may
 	// not read, if possible; the Modes are those from before. Default: they are as

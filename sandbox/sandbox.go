@@ -23,6 +23,9 @@ var (
 	ErrEscape = errors.New("path leads out of the sandbox")
 	// ErrLimit means that a copy exceeded a limit of size or count.
 	ErrLimit = errors.New("copy is over the limit")
+	// ErrShort means that the host had no descriptor or memory left for a read. Nothing
+	// is known of what was to be read; another try may succeed.
+	ErrShort = errors.New("the host is short of descriptors or memory")
 )
 
 // WorkspaceError is returned by [Provider.Create] for a Workspace that the

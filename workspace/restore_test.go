@@ -9,6 +9,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -197,6 +198,49 @@ func TestSyncerTakesAnyTime(t *testing.T) {
 	require.Zero(t, b.archived()["late"].ModTime)
 	require.Zero(t, b.archived()["early"].ModTime)
 	require.NotZero(t, b.archived()["known"].ModTime)
+}
+
+// TestSyncerOfAHostThatIsShort: where the host had no descriptor left for a folder or a file,
+// nothing is named as unreadable: the sync has failed, and the next one has all.
+func TestSyncerOfAHostThatIsShort(t *testing.T) {
+	t.Parallel()
+	b := provisioned(t, newArchive(t))
+	b.write("a", "one", 0o644)
+	b.changes()
+	whole := b.sb
+	for name, short := range map[string]func(sandbox.File) (sandbox.File, error){
+		"folder": func(sandbox.File) (sandbox.File, error) { return sandbox.File{}, sandbox.ErrShort },
+		"file": func(f sandbox.File) (sandbox.File, error) {
+			f.Body = iotest.ErrReader(sandbox.ErrShort)
+			return f, nil
+		},
+	} {
+		b.sb = reads{whole, func(files iter.Seq2[sandbox.File, error]) iter.Seq2[sandbox.File, error] {
+			return func(yield func(sandbox.File, error) bool) {
+				for f, err := range files {
+					if f.Path == "a" {
+						f, err = short(f)
+					}
+					if !yield(f, err) {
+						return
+					}
+				}
+			}
+		}}
+		b.write("a", name, 0o644)
+		b.forget()
+		_, left, err := b.SyncLast(t.Context())
+		require.ErrorIs(t, err, sandbox.ErrShort, name)
+		_, unread := errors.AsType[*ReadError](err)
+		require.False(t, unread, name)
+		require.Empty(t, left, name)
+		b.sb = whole
+		b.forget()
+		b.changes()
+		_, content, err := ReadFile(t.Context(), b.archive, "s1", "a")
+		require.NoError(t, err)
+		require.Equal(t, name, string(content))
+	}
 }
 
 // What was read of a workspace until something could not be read is archived.

@@ -103,7 +103,7 @@ func (s *scan) run(ctx context.Context) error {
 func (s *scan) compare(ctx context.Context) error {
 	sel := sandbox.Selection{Area: sandbox.AreaWorkspace, Exclude: caches(), Lenient: true, Unlock: s.unlock}
 	for f, err := range s.sb.CopyOut(ctx, sel) {
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, sandbox.ErrShort) {
 			err = &ReadError{err}
 		}
 		if err != nil {
@@ -166,7 +166,7 @@ func (s *scan) regular(ctx context.Context, f sandbox.File) error {
 	case errors.Is(err, fs.ErrNotExist):
 		// It was removed since the listing: the next scan notices.
 		return nil
-	case body.err != nil && ctx.Err() == nil:
+	case body.err != nil && ctx.Err() == nil && !errors.Is(body.err, sandbox.ErrShort):
 		s.keep(f.Path, "which can't be read")
 		return nil
 	case err != nil:

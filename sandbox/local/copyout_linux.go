@@ -28,9 +28,19 @@ func (b *box) CopyOut(ctx context.Context, sel sandbox.Selection) iter.Seq2[sand
 			err = c.all()
 		}
 		if err != nil && !errors.Is(err, errEnough) {
-			yield(sandbox.File{}, fmt.Errorf("sandbox %s: copy out: %w", b.record.ID, err))
+			yield(sandbox.File{}, fmt.Errorf("sandbox %s: copy out: %w", b.record.ID, short(err)))
 		}
 	}
+}
+
+// short marks an error that says nothing of what was to be read, with [sandbox.ErrShort].
+func short(err error) error {
+	for _, lack := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
+		if errors.Is(err, lack) {
+			return fmt.Errorf("%w: %w", sandbox.ErrShort, err)
+		}
+	}
+	return err
 }
 
 // errEnough means that the caller stopped.
@@ -158,7 +168,8 @@ func (c *copyOut) below(dir *os.File, f sandbox.File, name string) error {
 		// It was replaced by something else.
 		return fs.ErrNotExist
 	}
-	if err != nil && !c.sel.Lenient {
+	err = short(err)
+	if err != nil && (!c.sel.Lenient || errors.Is(err, sandbox.ErrShort)) {
 		return fmt.Errorf("folder %q: %w", f.Path, err)
 	}
 	if err != nil {
@@ -286,9 +297,10 @@ func (l *lazyBody) Read(p []byte) (int, error) {
 		l.file, l.err = l.open()
 	}
 	if l.err != nil {
-		return 0, l.err
+		return 0, short(l.err)
 	}
-	return l.file.Read(p)
+	n, err := l.file.Read(p)
+	return n, short(err)
 }
 
 func (l *lazyBody) open() (*os.File, error) {

@@ -195,6 +195,56 @@ func TestCopyOutOfWhateverIsThere(t *testing.T) {
 	end(t, p, sb)
 }
 
+// TestShortOfDescriptors: where the host has no descriptor left, a folder is not named as
+// unreadable, and a file neither.
+func TestShortOfDescriptors(t *testing.T) {
+	const inChild = "SOJOURN_TEST_FEW_DESCRIPTORS"
+	if os.Getenv(inChild) == "" { // the limit is the process's
+		self, err := os.Executable()
+		require.NoError(t, err)
+		cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), inChild+"=1")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "--- PASS: "+t.Name())
+		return
+	}
+	p := providerAt(t, t.TempDir())
+	sb, info := make1(t, p)
+	nest(t, info.Paths.Workspace, 100)
+	require.NoError(t, os.WriteFile(filepath.Join(info.Paths.Workspace, "file"), []byte("text"), 0o600))
+	var all syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &all))
+	limit := func(n uint64) {
+		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: all.Max}))
+	}
+	read := func(each func(sandbox.File)) (failed error) {
+		for f, err := range sb.CopyOut(t.Context(), sandbox.Selection{Area: sandbox.AreaWorkspace, Lenient: true}) {
+			if err != nil {
+				return err
+			}
+			each(f)
+		}
+		return nil
+	}
+	limit(50)
+	require.ErrorIs(t, read(func(f sandbox.File) { require.False(t, f.Unreadable, f.Path) }), sandbox.ErrShort)
+	limit(all.Cur)
+	found := false
+	require.NoError(t, read(func(f sandbox.File) {
+		if f.Path != "file" {
+			return
+		}
+		found = true
+		limit(0)
+		_, err := f.Body.Read(make([]byte, 4))
+		limit(all.Cur)
+		require.ErrorIs(t, err, sandbox.ErrShort)
+	}))
+	require.True(t, found)
+	end(t, p, sb)
+}
+
 // freeze sets or clears the flag that forbids any change of a file.
 func freeze(path string, frozen bool) error {
 	f, err := os.Open(path)
