@@ -15,6 +15,8 @@ import (
 var (
 	// ErrNotFound: no session with that id ever existed.
 	ErrNotFound = errors.New("no such session")
+	// ErrNotBegun: nothing is stored of the session yet, because no worker has begun it.
+	ErrNotBegun = errors.New("nothing is stored yet: no worker has begun it")
 	// ErrClosed: the session is closed. Only Client.Open reopens it.
 	ErrClosed = errors.New("session is closed")
 	// ErrExists: Client.Create got an id that is taken.

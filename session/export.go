@@ -41,7 +41,7 @@ type Exported struct {
 // home/ (the native transcripts, byte for byte) and workspace/. It needs no
 // sandbox and no worker, and holds the conversation and one rewritten transcript
 // in memory at a time. The same archive makes the same bytes. Errors:
-// [ErrNotFound], [ErrNoArchive], or what could not be read or written; after an
+// [ErrNotFound], [ErrNotBegun], [ErrNoArchive], or what could not be read or written; after an
 // error the written file is incomplete, but after a [*DamagedError].
 func (c *Client) Export(ctx context.Context, id string, w io.Writer) error {
 	if err := ValidateID("id", id); err != nil {

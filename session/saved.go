@@ -50,7 +50,7 @@ type RuntimeData struct {
 // Runtime reads a session into memory: everything stored, the selected part of
 // its conversation, as Show returns it, and its state and what runs, from its workflow. The
 // stored data of an open session may be some seconds behind. Errors:
-// [ErrNotFound], [ErrNoArchive], or the part that is not reachable.
+// [ErrNotFound], [ErrNotBegun], [ErrNoArchive], or the part that is not reachable.
 func (c *Client) Runtime(ctx context.Context, id string, t Timeline) (RuntimeData, error) {
 	if err := t.Validate(); err != nil {
 		return RuntimeData{}, err
@@ -88,7 +88,7 @@ func (c *Client) Runtime(ctx context.Context, id string, t Timeline) (RuntimeDat
 // Files returns the files of a session's workspace as they were archived at the
 // end of its last turn, open or closed. If the user chose the folder
 // (Options.Workspace) its files stay there, and none are returned. Errors:
-// [ErrNotFound], [ErrNoArchive].
+// [ErrNotFound], [ErrNotBegun], [ErrNoArchive].
 func (c *Client) Files(ctx context.Context, id string) ([]workspace.File, error) {
 	w, err := c.workspace(ctx, id)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *Client) workspace(ctx context.Context, id string) (*workspace.Store, er
 }
 
 // Load reads everything stored of a session into memory. Errors: [ErrNotFound],
-// [ErrNoArchive].
+// [ErrNotBegun], [ErrNoArchive].
 func (c *Client) Load(ctx context.Context, id string) (SavedData, error) {
 	data, err := c.record(ctx, id, FromArchive)
 	if err != nil {

@@ -55,7 +55,8 @@ var ErrNoArchive = errors.New("no archive is configured")
 
 // Show returns the whole conversation. It needs no sandbox and no worker, and for
 // an open session no archive: what only the archive has is then in Faults.
-// Errors: ErrNotFound, ErrNoArchive, or the part that is not reachable.
+// Errors: ErrNotFound, ErrNoArchive, ErrNotBegun with FromArchive, or the part that is not
+// reachable.
 func (c *Client) Show(ctx context.Context, id string, from From) (Conversation, error) {
 	if err := ValidateID("id", id); err != nil {
 		return Conversation{}, err
@@ -133,11 +134,25 @@ func (c *Client) record(ctx context.Context, id string, from From) (archive.List
 	data, err := c.o.Archive.Session(ctx, id)
 	switch {
 	case errors.Is(err, archive.ErrNotFound):
-		return data, fmt.Errorf("session %s: %w", id, ErrNotFound)
+		return data, c.unstored(ctx, id, from)
 	case err != nil:
 		return data, fmt.Errorf("show session %s: %w", id, err)
 	}
 	return data, nil
+}
+
+// unstored returns the error for a session of which the archive has nothing.
+func (c *Client) unstored(ctx context.Context, id string, from From) error {
+	missing := fmt.Errorf("session %s: %w", id, ErrNotFound)
+	if from != FromArchive {
+		return missing // Show asks Temporal itself
+	}
+	ctx, cancel := context.WithTimeout(ctx, temporalPatience)
+	defer cancel()
+	if known, err := c.lookup(ctx, id); err != nil || !known.open {
+		return missing
+	}
+	return fmt.Errorf("session %s: %w", id, ErrNotBegun)
 }
 
 // stillOpen reports whether the stream's last event is not session:closed;

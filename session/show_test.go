@@ -2,6 +2,7 @@ package session
 
 import (
 	"crypto/rand"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -62,10 +63,18 @@ func TestShowOfASessionThatHasNotBegun(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, Conversation{SessionID: "s1", Agent: "claude", Title: "T", CreatedAt: conv.CreatedAt, State: recent.New(0).State(), From: FromStream}, conv)
 	}
-	_, err = c.Show(t.Context(), "s1", FromArchive)
-	require.ErrorIs(t, err, ErrNotFound)
+	for name, stored := range map[string]func() error{
+		"show":   func() error { _, err := c.Show(t.Context(), "s1", FromArchive); return err },
+		"whole":  func() error { _, err := c.Runtime(t.Context(), "s1", Timeline{}); return err },
+		"files":  func() error { _, err := c.Files(t.Context(), "s1"); return err },
+		"export": func() error { return c.Export(t.Context(), "s1", io.Discard) },
+	} {
+		require.ErrorIs(t, stored(), ErrNotBegun, name)
+	}
 
 	f.known["s1"].Status = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
 	_, err = c.Show(t.Context(), "s1", FromAuto)
+	require.ErrorIs(t, err, ErrNotFound)
+	_, err = c.Files(t.Context(), "s1")
 	require.ErrorIs(t, err, ErrNotFound)
 }

@@ -171,6 +171,7 @@ var hints = []struct {
 	hint string
 }{
 	{session.ErrNotFound, "sojourn ls --all lists the sessions"},
+	{session.ErrNotBegun, "sojourn doctor lists the workers that run"},
 	{session.ErrClosed, "sojourn open ID reopens it"},
 	{session.ErrExists, "choose another --id, or send it a message: sojourn send ID TEXT"},
 	{session.ErrBusy, "wait for the turn, or send with --when-busy queue"},
