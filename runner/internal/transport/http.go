@@ -36,14 +36,14 @@ type HTTP struct {
 	spec     runner.HTTPSpec
 	password string
 	client   *http.Client
-	// patience and drain are the constants, shorter in tests.
-	patience, drain time.Duration
+	// patience, drain and dying are the constants, others in tests.
+	patience, drain, dying time.Duration
 }
 
 // NewHTTP returns the transport for one process, reached through dial. The spec
 // must be valid and have its defaults.
 func NewHTTP(spec runner.HTTPSpec, dial Dial) *HTTP {
-	h := &HTTP{spec: spec, client: newClient(dial), patience: patience, drain: drain}
+	h := &HTTP{spec: spec, client: newClient(dial), patience: patience, drain: drain, dying: dying}
 	if spec.PasswordEnv != "" {
 		h.password = rand.Text()
 	}

@@ -144,7 +144,10 @@ func TestBrokenOffRequests(t *testing.T) {
 		t.Run(fmt.Sprintf("ends %t", ends), func(t *testing.T) {
 			t.Parallel()
 			h := newTest()
-			h.drain = 50 * time.Millisecond
+			h.drain, h.dying = 50*time.Millisecond, 10*time.Millisecond
+			if ends {
+				h.dying = time.Minute // the test may be slow to end it
+			}
 			broken := make(chan struct{})
 			s := play(t, h, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/event" {

@@ -94,7 +94,7 @@ func (c *conversation) why(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no response within %v", c.spec.RequestTimeout)
-	case !c.pause(dying):
+	case !c.pause(c.dying):
 		return fmt.Errorf("%w: %w", errEnded, bare(err))
 	}
 	return fmt.Errorf("no response: %w", bare(err))
