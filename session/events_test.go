@@ -156,18 +156,17 @@ func TestWaitBeforeTheFirstEvent(t *testing.T) {
 	for name, unknown := range map[string]error{"busy": across(ToTemporal(ErrBusy)), "no worker": unreachable} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, asked := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), make(chan struct{}, 100)
-			ended := false
+			f, asked, emitted := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), make(chan struct{}, 1), make(chan struct{})
 			f.answer = func() (any, error) {
-				if !ended { // AwaitState asks again behind the end
-					asked <- struct{}{}
-					ended = true
-					return nil, unknown
+				select {
+				case <-emitted: // AwaitState asks again behind the end
+					return resultOf(completed().Query, "m1", Completed), nil
+				case asked <- struct{}{}:
+				default:
 				}
-				return resultOf(completed().Query, "m1", Completed), nil
+				return nil, unknown
 			}
 			ctx, log, h := following(t, f)
-			emitted := make(chan struct{})
 			go func() {
 				defer close(emitted)
 				<-asked
