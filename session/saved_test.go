@@ -71,7 +71,7 @@ func TestR111PersistenceAdapter(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, a.Setup(t.Context()))
-	c := &Client{ClientOptions{Archive: a}}
+	c := &Client{ClientOptions{Archive: a, Temporal: &fakeTemporal{}}}
 	_, err = c.Load(t.Context(), "s1")
 	require.ErrorIs(t, err, ErrNotFound, "loadSession: null")
 	_, err = (&Client{}).Load(t.Context(), "s1")
