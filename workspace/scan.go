@@ -103,7 +103,7 @@ func (s *scan) run(ctx context.Context) error {
 func (s *scan) compare(ctx context.Context) error {
 	sel := sandbox.Selection{Area: sandbox.AreaWorkspace, Exclude: caches(), Lenient: true, Unlock: s.unlock}
 	for f, err := range s.sb.CopyOut(ctx, sel) {
-		if err != nil && ctx.Err() == nil && !errors.Is(err, sandbox.ErrShort) {
+		if isOfContent(ctx, err) {
 			err = &ReadError{err}
 		}
 		if err != nil {
@@ -166,7 +166,7 @@ func (s *scan) regular(ctx context.Context, f sandbox.File) error {
 	case errors.Is(err, fs.ErrNotExist):
 		// It was removed since the listing: the next scan notices.
 		return nil
-	case body.err != nil && ctx.Err() == nil && !errors.Is(body.err, sandbox.ErrShort):
+	case isOfContent(ctx, body.err):
 		s.keep(f.Path, "which can't be read")
 		return nil
 	case err != nil:
@@ -181,6 +181,12 @@ func (s *scan) regular(ctx context.Context, f sandbox.File) error {
 	s.add(now)
 	s.observe(now, start.data)
 	return nil
+}
+
+// isOfContent reports whether an error of a read is one of what was to be read: the read was
+// not canceled, and the host not too short for it.
+func isOfContent(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() == nil && !errors.Is(err, sandbox.ErrShort)
 }
 
 // timeOf returns a file's time, or zero for one that a manifest could not have or a

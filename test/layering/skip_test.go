@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -17,6 +18,9 @@ import (
 // can't import it.
 var ownSkips = []string{"test/skip/skip.go", "internal/tools/without_test.go", "devstack/internal/launch/without_test.go"}
 
+// skips are the methods of testing that skip a test.
+var skips = []string{"Skip", "Skipf", "SkipNow"}
+
 // A strict run would not notice a test that calls testing's Skip itself.
 func TestTestsSkipByPackageSkipOnly(t *testing.T) {
 	t.Parallel()
@@ -27,7 +31,7 @@ func TestTestsSkipByPackageSkipOnly(t *testing.T) {
 		}
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
-		for _, place := range skips(t, name, data) {
+		for _, place := range callsOf(t, name, data, skips...) {
 			t.Errorf("%s: a test skips by itself; test/skip does, so that the reason is listed and a strict run fails", place)
 		}
 	})
@@ -43,11 +47,28 @@ func f(t *testing.T, b rig) {
 	skip.Without(t, "x")
 	dec.SkipValue()
 }`
-	require.Equal(t, []string{"p_test.go:3:2", "p_test.go:4:2", "p_test.go:5:2"}, skips(t, "p_test.go", []byte(source)))
+	require.Equal(t, []string{"p_test.go:3:2", "p_test.go:4:2", "p_test.go:5:2"}, callsOf(t, "p_test.go", []byte(source), skips...))
 }
 
-// skips returns the calls of testing's Skip, Skipf and SkipNow in a Go source.
-func skips(t *testing.T, name string, data []byte) []string {
+// TestEndToEndTestsAskForTheTime: one that runs in parallel by itself, a subtest too, would begin
+// when the time of a run is up.
+func TestEndToEndTestsAskForTheTime(t *testing.T) {
+	t.Parallel()
+	dir := root(t)
+	var places []string
+	eachGoFile(t, dir, func(name string) {
+		if path.Dir(name) != "test/e2e" {
+			return
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		places = append(places, callsOf(t, name, data, "Parallel")...)
+	})
+	require.Len(t, places, 1, "only inParallel calls testing's Parallel")
+}
+
+// callsOf returns the calls of methods with some names in a Go source.
+func callsOf(t *testing.T, name string, data []byte, names ...string) []string {
 	t.Helper()
 	files := token.NewFileSet()
 	tree, err := parser.ParseFile(files, name, data, parser.SkipObjectResolution)
@@ -58,7 +79,7 @@ func skips(t *testing.T, name string, data []byte) []string {
 		if !ok {
 			return true
 		}
-		if f, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, f.Sel.Name) {
+		if f, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(names, f.Sel.Name) {
 			places = append(places, files.Position(call.Pos()).String())
 		}
 		return true

@@ -132,7 +132,7 @@ func TestRecordForABusyReader(t *testing.T) {
 		_, err := os.Stat(filepath.Join(dir, "written"))
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
-	<-time.After(drain + time.Second) // the reader is busy
+	<-time.After(drain + time.Second) // a busy reader: its time is what is tested
 	text, err := io.ReadAll(out)
 	require.NoError(t, err)
 	require.NoError(t, cmd.Wait())
