@@ -25,7 +25,8 @@ func (c *cli) tailCommand() *cobra.Command {
 		Long: `Show a session's events from the stream. Nothing but the stream is asked.
 With --tree the events of child sessions, and of theirs, come between their start and their end; --json adds the ids on the way down as spawnPath.
 For clients of older systems --names v1 --json prints block events as block_start, text_delta, block_update, block_complete and
-metadata_update, and --names v2 --json as session:block:start, session:block:delta, session:block:update and session:block:complete.`,
+metadata_update, and --names v2 --json as session:block:start, session:block:delta, session:block:update and session:block:complete,
+and with session:status, session:file:modified, session:created and sessions:changed.`,
 		Example: "  sojourn tail $ID --follow\n  sojourn tail $ID --json | sojourn reduce",
 		Args:    wants,
 		RunE: func(cmd *cobra.Command, args []string) error {

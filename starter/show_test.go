@@ -46,6 +46,30 @@ func TestR62TailNames(t *testing.T) {
 	}
 }
 
+// Clients that know the names of the second older system are told of sessions and files by them.
+func TestR130TailNames(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	show, flush, err := (&cli{stdout: &out, json: true}).showerNamed("v2")
+	require.NoError(t, err)
+	for _, p := range []event.Payload{
+		event.SessionInitialized{Agent: "claude"},
+		event.Status{Runtime: &event.Runtime{IsLoaded: true}},
+		event.FileCreated{File: event.File{Path: "a"}},
+		event.SessionClosed{Reason: "closed"},
+	} {
+		require.NoError(t, show(event.Event{Payload: p, Context: event.Context{SessionID: "s1", Seq: 1}}))
+	}
+	require.NoError(t, flush())
+	var names []string
+	for lines := bufio.NewScanner(&out); lines.Scan(); {
+		var e struct{ Type string }
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
+		names = append(names, e.Type)
+	}
+	require.Equal(t, []string{"session:created", "sessions:changed", "session:status", "session:file:modified", "session:closed", "sessions:changed"}, names)
+}
+
 // wireNames returns the types of the printed events, whose numbers must be dense.
 func wireNames(t *testing.T, out *bytes.Buffer) []string {
 	t.Helper()

@@ -1,5 +1,5 @@
 // Package older translates events into the vocabularies that earlier systems of
-// this kind used for block events, for clients that still read those.
+// this kind used, for clients that still read those.
 package older
 
 import (
@@ -12,12 +12,19 @@ import (
 // names is a vocabulary. Types that it does not have keep their own names.
 type names struct {
 	start, delta, update, complete, metadata event.Type
+	// status is what runs for the session, file a file that was written, created a new session,
+	// and changed that lists of sessions have to be read again.
+	status, file, created, changed event.Type
 }
 
 // vocabularies are the older ones by the names under which clients ask for them.
 var vocabularies = map[string]names{
-	"v1": {"block_start", "text_delta", "block_update", "block_complete", "metadata_update"},
-	"v2": {"session:block:start", "session:block:delta", "session:block:update", "session:block:complete", "metadata:update"},
+	"v1": {start: "block_start", delta: "text_delta", update: "block_update", complete: "block_complete", metadata: "metadata_update"},
+	"v2": {
+		start: "session:block:start", delta: "session:block:delta", update: "session:block:update", complete: "session:block:complete",
+		metadata: "metadata:update",
+		status:   "session:status", file: "session:file:modified", created: "session:created", changed: "sessions:changed",
+	},
 }
 
 // Translator translates the events of one reading of a session. An upsert
@@ -29,7 +36,7 @@ type Translator struct {
 }
 
 // New returns a translator into v1 (block_start, text_delta, …) or v2
-// (session:block:start, …). Another version is an error.
+// (session:block:start, session:status, …). Another version is an error.
 func New(version string) (*Translator, error) {
 	names, known := vocabularies[version]
 	if !known {
@@ -38,7 +45,7 @@ func New(version string) (*Translator, error) {
 	return &Translator{names: names, begun: map[[2]string]bool{}}, nil
 }
 
-// The payloads of the older block events.
+// The payloads of the older events.
 type (
 	start struct {
 		Block event.Block `json:"block"`
@@ -51,10 +58,23 @@ type (
 		BlockID string      `json:"blockId"`
 		Block   event.Block `json:"block"`
 	}
+	status struct {
+		SessionID string         `json:"sessionId"`
+		Runtime   *event.Runtime `json:"runtime"`
+	}
+	file struct {
+		SessionID string     `json:"sessionId"`
+		File      event.File `json:"file"`
+	}
+	created struct {
+		SessionID string `json:"sessionId"`
+		event.SessionInitialized
+	}
 )
 
 // Events returns an event in the older vocabulary: mostly one, and two for a
-// block that is complete from the start. The context is kept.
+// block that is complete from the start and for what changes lists of sessions. The
+// context is kept.
 func (o *Translator) Events(ev event.Event) ([]event.Event, error) {
 	switch p := ev.Payload.(type) {
 	case event.BlockUpsert:
@@ -64,7 +84,49 @@ func (o *Translator) Events(ev event.Event) ([]event.Event, error) {
 	case event.MetadataUpdate:
 		return o.renamed(ev.Context, o.names.metadata, p)
 	}
+	if o.names.status == "" {
+		return []event.Event{ev}, nil
+	}
+	return o.ofSession(ev)
+}
+
+// ofSession translates what is about a session and its files. The vocabulary has one name
+// for a file that was written, whether or not there was one before, and none for one that
+// was deleted.
+func (o *Translator) ofSession(ev event.Event) ([]event.Event, error) {
+	id := ev.Context.SessionID
+	switch p := ev.Payload.(type) {
+	case event.Status:
+		if p.Runtime != nil {
+			return o.renamed(ev.Context, o.names.status, status{id, p.Runtime})
+		}
+	case event.FileCreated:
+		return o.renamed(ev.Context, o.names.file, file{id, p.File})
+	case event.FileModified:
+		return o.renamed(ev.Context, o.names.file, file{id, p.File})
+	case event.SessionInitialized:
+		if p.Reopened {
+			return o.changing(ev.Context, ev)
+		}
+		begun, err := o.renamed(ev.Context, o.names.created, created{id, p})
+		if err != nil {
+			return nil, err
+		}
+		return o.changing(ev.Context, begun...)
+	case event.SessionClosed:
+		return o.changing(ev.Context, ev)
+	case event.OptionsUpdate:
+		if p.Title != nil {
+			return o.changing(ev.Context, ev)
+		}
+	}
 	return []event.Event{ev}, nil
+}
+
+// changing returns events that change lists of sessions, and the one that says so.
+func (o *Translator) changing(c event.Context, events ...event.Event) ([]event.Event, error) {
+	changed, err := o.renamed(c, o.names.changed, struct{}{})
+	return append(events, changed...), err
 }
 
 func (o *Translator) upsert(c event.Context, b event.Block) ([]event.Event, error) {

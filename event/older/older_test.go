@@ -1,6 +1,7 @@
 package older
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,4 +60,59 @@ func TestPayloads(t *testing.T) {
 		require.Len(t, events, 1)
 		require.JSONEq(t, c.want, string(events[0].Payload.(event.Unknown).Raw))
 	}
+}
+
+// The older vocabulary of sessions and files has four names beside those of blocks.
+func TestR130NamesOfSessionsAndFiles(t *testing.T) {
+	t.Parallel()
+	running := event.Status{State: "ready", Runtime: &event.Runtime{IsLoaded: true, Sandbox: &event.Environment{SandboxID: "e1", Status: "ready"}}}
+	stopped := event.Status{Runtime: &event.Runtime{}}
+	for name, c := range map[string]struct {
+		in   event.Payload
+		want []string
+	}{
+		"a new session":      {event.SessionInitialized{Agent: "claude", Title: "T"}, []string{`session:created {"sessionId":"s1","agent":"claude","title":"T"}`, `sessions:changed {}`}},
+		"a reopened session": {event.SessionInitialized{Agent: "claude", Reopened: true}, []string{`session:initialized {"agent":"claude","reopened":true}`, `sessions:changed {}`}},
+		"a closed session":   {event.SessionClosed{Reason: "closed"}, []string{`session:closed {"reason":"closed"}`, `sessions:changed {}`}},
+		"a new title":        {event.OptionsUpdate{Title: event.Text("T")}, []string{`options:update {"title":"T"}`, `sessions:changed {}`}},
+		"another model":      {event.OptionsUpdate{Model: event.Text("m")}, []string{`options:update {"model":"m"}`}},
+		"what runs": {running, []string{
+			`session:status {"sessionId":"s1","runtime":{"isLoaded":true,"sandbox":{"sandboxId":"e1","status":"ready"}}}`,
+		}},
+		"nothing runs":   {stopped, []string{`session:status {"sessionId":"s1","runtime":{"isLoaded":false,"sandbox":null}}`}},
+		"a fence":        {event.Status{Epoch: 2, Attempt: 1}, []string{`status {"epoch":2,"attempt":1}`}},
+		"a new file":     {event.FileCreated{File: event.File{Path: "a", Size: 1}}, []string{`session:file:modified {"sessionId":"s1","file":{"path":"a","size":1}}`}},
+		"a changed file": {event.FileModified{File: event.File{Path: "a", Size: 2}}, []string{`session:file:modified {"sessionId":"s1","file":{"path":"a","size":2}}`}},
+		"a deleted file": {event.FileDeleted{File: event.File{Path: "a"}}, []string{`file:deleted {"path":"a"}`}},
+	} {
+		ev := event.Event{Payload: c.in, Context: event.Context{SessionID: "s1", Seq: 7}}
+		require.Equal(t, c.want, wire(t, "v2", ev), name)
+		require.Equal(t, []string{wireOf(t, ev)}, wire(t, "v1", ev), "%s: the first vocabulary has no name for it", name)
+	}
+}
+
+// wire returns an event in an older vocabulary, as it is sent.
+func wire(t *testing.T, version string, ev event.Event) (out []string) {
+	t.Helper()
+	o, err := New(version)
+	require.NoError(t, err)
+	events, err := o.Events(ev)
+	require.NoError(t, err)
+	for _, e := range events {
+		require.Equal(t, ev.Context, e.Context, "the context is kept")
+		out = append(out, wireOf(t, e))
+	}
+	return out
+}
+
+func wireOf(t *testing.T, ev event.Event) string {
+	t.Helper()
+	data, err := json.Marshal(ev)
+	require.NoError(t, err)
+	var sent struct {
+		Type    string
+		Payload json.RawMessage
+	}
+	require.NoError(t, json.Unmarshal(data, &sent))
+	return sent.Type + " " + string(sent.Payload)
 }
