@@ -250,7 +250,7 @@ func (h *Handle) awaitClosed(ctx context.Context) error {
 }
 
 // Snapshot queries the workflow's small state. It works for a closed session too,
-// while Temporal retains it.
+// while Temporal retains it; its title is that with which it was closed.
 func (h *Handle) Snapshot(ctx context.Context) (Snapshot, error) {
 	var s Snapshot
 	if err := h.query(ctx, QuerySnapshot, &s); err != nil || s.Status != StatusRunning && s.Status != StatusWaiting {
@@ -263,7 +263,8 @@ func (h *Handle) Snapshot(ctx context.Context) (Snapshot, error) {
 
 // Inspect queries all state without bodies. If the session waits for something,
 // WaitsFor has Temporal's latest information: what is retried and why, or that no
-// host has a free slot.
+// host has a free slot. Of a closed session it has what Snapshot has; see
+// [Inspection.Amended].
 func (h *Handle) Inspect(ctx context.Context) (Inspection, error) {
 	var i Inspection
 	if err := h.query(ctx, QueryInspect, &i); err != nil {

@@ -72,6 +72,9 @@ type Page struct {
 	Sessions []Summary `json:"sessions"`
 	// Next is the token of the next page; "" when this is the last.
 	Next string `json:"next,omitempty"`
+	// Faults describe what could not be read. Titles and tags of closed sessions, which can
+	// be changed, are in the archive; without it they are as they were at the close.
+	Faults []string `json:"faults,omitempty"`
 }
 
 // pageToken is the position at which a list continues: in Temporal's visibility,
@@ -148,6 +151,9 @@ func (c *Client) listTemporal(ctx context.Context, o ListOptions, token pageToke
 		}
 		page.Sessions = append(page.Sessions, s)
 	}
+	if fault := c.amendedSince(ctx, page.Sessions); fault != "" {
+		page.Faults = append(page.Faults, fault)
+	}
 	next := pageToken{Temporal: reply.GetNextPageToken()}
 	if len(next.Temporal) == 0 {
 		if o.Query != "" || c.o.Archive == nil {
@@ -194,8 +200,10 @@ func archivedSummary(d archive.ClosedSession) Summary {
 		SessionID: d.ID, Title: d.Title, Agent: d.Agent, Profile: d.Profile, Status: StatusClosed, Tags: d.Tags,
 		CreatedAt: d.CreatedAt, LastActivity: d.UpdatedAt, ClosedAt: d.ClosedAt, Archived: true, Damage: d.Damage,
 	}
-	if s.Damage != "" {
+	if s.LastActivity.After(s.ClosedAt) || s.Damage != "" { // what is changed of a closed session is no activity
 		s.LastActivity = d.ClosedAt
+	}
+	if s.Damage != "" {
 		return s
 	}
 	rec, err := RecordOf(d.ListData)

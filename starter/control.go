@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -241,6 +242,7 @@ func (c *cli) configureCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "configure ID",
 		Short:   "Change title, model, permission and its rules, metadata, tags, idle timeout or limits",
+		Long:    "Changes a session. Of a closed one title, metadata and tags can be changed: it is reopened with them.",
 		Example: "  sojourn configure $ID --title \"Parser, again\" --meta priority=2 --idle-timeout 1h",
 		Args:    wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -339,13 +341,36 @@ func (f *optionFlags) limitChange(given func(string) bool) *limits.Change {
 }
 
 func (c *cli) configure(ctx context.Context, id string, change session.Configure) error {
-	return c.request(ctx, id, func(ctx context.Context, h *session.Handle) error {
-		snapshot, err := h.Configure(ctx, change)
-		if err != nil {
-			return err
-		}
-		return c.done(id, "is configured", snapshot)
+	var snapshot session.Snapshot
+	err := c.request(ctx, id, func(ctx context.Context, h *session.Handle) (err error) {
+		snapshot, err = h.Configure(ctx, change)
+		return err
 	})
+	if a, rest := amendment(change); errors.Is(err, session.ErrClosed) && rest.Empty() {
+		snapshot, err = c.amend(ctx, id, a)
+	}
+	if err != nil {
+		return err
+	}
+	return c.done(id, "is configured", snapshot)
+}
+
+// amendment separates what can be changed of a closed session from the rest.
+func amendment(change session.Configure) (a session.Amendment, rest session.Configure) {
+	a = session.Amendment{Title: change.Title, Metadata: change.Metadata, Tags: change.Tags}
+	change.Title, change.Metadata, change.Tags = nil, nil, nil
+	return a, change
+}
+
+// amend changes a closed session.
+func (c *cli) amend(ctx context.Context, id string, a session.Amendment) (session.Snapshot, error) {
+	sc, err := c.client(ctx, needTemporal|needStream|needArchiveNow)
+	if err != nil {
+		return session.Snapshot{}, err
+	}
+	stop := c.patience("waiting for session %s to close", id)
+	defer stop()
+	return sc.Amend(ctx, id, a)
 }
 
 func (c *cli) spawnCommand() *cobra.Command {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
@@ -49,12 +50,30 @@ func (c *cli) describe(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	if i.Status == session.StatusClosed {
+		c.amended(ctx, &i)
+	}
 	d := description{Inspection: i, Requests: c.requests(ctx, i)}
 	if c.json {
 		return c.printJSON(d)
 	}
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	return errors.Join(describeTo(w, d, time.Now()), w.Flush())
+}
+
+// amended adds what was changed of a session since it was closed.
+func (c *cli) amended(ctx context.Context, i *session.Inspection) {
+	var data archive.ListData
+	store, err := c.archiveAnswers(ctx)
+	if err == nil {
+		data, err = store.Session(ctx, i.SessionID)
+	}
+	switch {
+	case err == nil:
+		i.Amended(data)
+	case !errors.Is(err, archive.ErrNotFound):
+		c.warn("title, metadata and tags are as session %s was closed: %s", i.SessionID, explain(err).line)
+	}
 }
 
 // requests returns the open requests of a session, with their content if the
@@ -256,7 +275,7 @@ func (c *cli) inbox(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found, missing, err := c.inboxOf(ctx, open, c.inspect)
+	found, missing, err := c.inboxOf(ctx, open.Sessions, c.inspect)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (c *cli) list(ctx context.Context, f listFlags) error {
 	if f.limit < 1 {
 		return usage("--limit wants 1 or more", "--limit: is %d", f.limit)
 	}
-	n := needTemporal
+	n := needTemporal | needArchive
 	if f.all {
 		n |= needArchiveNow
 	}
@@ -51,11 +51,15 @@ func (c *cli) list(ctx context.Context, f listFlags) error {
 		return err
 	}
 	stop := c.patience("still listing")
-	found, err := collect(ctx, sc, f)
+	page, err := collect(ctx, sc, f)
 	stop()
 	if err != nil {
 		return err
 	}
+	for _, fault := range page.Faults {
+		c.warn("%s", fault)
+	}
+	found := page.Sessions
 	for _, s := range found {
 		if s.Damage != "" {
 			c.warn("session %s is damaged: %s", s.SessionID, s.Damage)
@@ -67,25 +71,27 @@ func (c *cli) list(ctx context.Context, f listFlags) error {
 	return c.printTable(found, time.Now())
 }
 
-// collect reads pages until there are enough.
-func collect(ctx context.Context, sc *session.Client, f listFlags) ([]session.Summary, error) {
-	found, seen := []session.Summary{}, map[string]bool{}
+// collect reads pages until there are enough, and returns them as one.
+func collect(ctx context.Context, sc *session.Client, f listFlags) (found session.Page, err error) {
+	found.Sessions = []session.Summary{}
+	seen := map[string]bool{}
 	o := session.ListOptions{Query: f.query, Children: f.all}
-	for len(found) < f.limit {
-		o.PageSize = min(f.limit-len(found), 1000)
+	for len(found.Sessions) < f.limit {
+		o.PageSize = min(f.limit-len(found.Sessions), 1000)
 		page, err := listPage(ctx, sc, o)
 		if bad, ok := errors.AsType[*serviceerror.InvalidArgument](err); ok && f.query != "" {
-			return nil, usage("--query wants terms such as SojournStatus = 'running' AND SojournTurns > 3", "--query: %s", bad.Message)
+			return found, usage("--query wants terms such as SojournStatus = 'running' AND SojournTurns > 3", "--query: %s", bad.Message)
 		}
 		if err != nil {
-			return nil, err
+			return found, err
 		}
+		found.Faults = append(found.Faults, page.Faults...)
 		for _, s := range page.Sessions {
 			// Each incarnation of a reopened session is a separate run; the newest comes
 			// first and represents it.
 			if !seen[s.SessionID] {
 				seen[s.SessionID] = true
-				found = append(found, s)
+				found.Sessions = append(found.Sessions, s)
 			}
 		}
 		if o.PageToken = page.Next; page.Next == "" {

@@ -138,7 +138,7 @@ func (c *cli) beginningWith(ctx context.Context, begin string) ([]string, error)
 	}
 	found, err := collect(ctx, sc, listFlags{query: "WorkflowId STARTS_WITH '" + begin + "'", all: true, limit: 10})
 	var ids []string
-	for _, s := range found {
+	for _, s := range found.Sessions {
 		ids = append(ids, s.SessionID)
 	}
 	return ids, err

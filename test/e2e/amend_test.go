@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// A session that is done is put away: its title, tags and metadata change in its record, in
+// lists and in what shows it, and it goes on with them when it is opened again.
+func TestR135ClosedSessionIsAmended(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	c := spaceOf(t).Client
+	h := open(t, session.Options{
+		Title: "Login bug", Tags: []string{"auth"}, Metadata: map[string]json.RawMessage{"isArchived": json.RawMessage(`false`), "team": json.RawMessage(`"core"`), "draft": json.RawMessage(`1`)},
+	})
+	require.NoError(t, say(t, h, "SAY fixed").Err())
+	require.NoError(t, h.Close(ctx))
+	before, err := spaceOf(t).Archive.Session(ctx, h.ID())
+	require.NoError(t, err)
+	renamed := changesOf(t, h.ID())
+
+	title := "Resolved: login bug"
+	after, err := c.Amend(ctx, h.ID(), session.Amendment{Title: &title, Tags: []string{"auth", "done"}, Metadata: map[string]json.RawMessage{
+		"isArchived": json.RawMessage(`true`), "archivedAt": json.RawMessage(`"2026-01-15T00:00:00Z"`), "resolution": json.RawMessage(`"Fixed in #123"`), "draft": json.RawMessage(`null`),
+	}})
+	require.NoError(t, err)
+	require.Equal(t, title, after.Title)
+	require.Equal(t, session.StatusClosed, after.Status)
+	require.Equal(t, stream.ChangeRenamed, (<-renamed).Kind, "who shows a list reads it again")
+
+	const bag = `{"isArchived":true,"archivedAt":"2026-01-15T00:00:00Z","resolution":"Fixed in #123","team":"core"}`
+	conv, err := c.Show(ctx, h.ID(), session.FromArchive)
+	require.NoError(t, err)
+	rec := conv.Record()
+	require.Equal(t, title, rec.Title)
+	require.JSONEq(t, bag, bagOf(t, rec.Metadata))
+	require.True(t, rec.UpdatedAt.After(before.UpdatedAt))
+	require.True(t, rec.CreatedAt.Equal(before.CreatedAt))
+	require.Len(t, rec.Messages, 2, "what was said stays")
+
+	listed, err := c.List(ctx, session.ListOptions{Query: "WorkflowId = '" + h.ID() + "'"})
+	require.NoError(t, err)
+	require.Empty(t, listed.Faults)
+	require.Equal(t, title, listed.Sessions[0].Title)
+	require.Equal(t, []string{"auth", "done"}, listed.Sessions[0].Tags)
+
+	// The same from the command line.
+	sojourn(t, "configure", h.ID(), "--title", "Filed", "--meta", "resolution=wontfix")
+	var described session.Inspection
+	sojournJSON(t, &described, "describe", h.ID())
+	require.Equal(t, "Filed", described.Title)
+	require.JSONEq(t, `"wontfix"`, string(described.Options.Metadata["resolution"]))
+	require.Contains(t, sojourn(t, "ls", "--query", "WorkflowId = '"+h.ID()+"'"), "Filed")
+
+	refused := runProgram(t, "sojourn", "", nil, "configure", h.ID(), "--title", "No", "--permission", "deny")
+	require.Equal(t, 3, refused.code, "of a closed session nothing else can be changed: %s", refused.err)
+	_, err = h.Configure(ctx, session.Configure{Title: &title})
+	require.ErrorIs(t, err, session.ErrClosed, "its handle stays closed")
+
+	again, err := c.Open(ctx, h.ID(), session.Options{})
+	require.NoError(t, err)
+	i, err := again.Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "Filed", i.Title)
+	require.Equal(t, []string{"auth", "done"}, i.Options.Tags)
+	require.JSONEq(t, `"wontfix"`, string(i.Options.Metadata["resolution"]))
+	after, err = c.Amend(ctx, h.ID(), session.Amendment{Title: &title})
+	require.NoError(t, err)
+	require.Equal(t, title, after.Title, "so is one that is open")
+}
+
+func bagOf(t *testing.T, bag map[string]json.RawMessage) string {
+	t.Helper()
+	data, err := json.Marshal(bag)
+	require.NoError(t, err)
+	return string(data)
+}
+
+// changesOf returns the changes of lists that a session makes from now on.
+func changesOf(t *testing.T, id string) <-chan stream.Change {
+	t.Helper()
+	ready, of := make(chan struct{}), make(chan stream.Change, 16)
+	go func() {
+		for change, err := range spaceOf(t).Client.Changes(t.Context()) {
+			switch {
+			case err != nil:
+				return
+			case change.Kind == stream.ChangeMissed && ready != nil:
+				close(ready)
+				ready = nil
+			case change.SessionID == id:
+				of <- change
+			}
+		}
+	}()
+	<-ready
+	return of
+}
