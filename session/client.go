@@ -38,6 +38,11 @@ type ClientOptions struct {
 	// hold, the newest: a bound for the memory of a caller with sessions of any length. Stream and
 	// archive have all; what a model is to see is chosen by a Timeline. Default: no limit.
 	MaxTimelineEntries int
+	// Interceptors are called around what this client asks: see Interceptor. Default: none.
+	Interceptors []Interceptor
+	// Callbacks returns what is called back of a session that Handle.Listen follows, before
+	// those of the call. Default: none.
+	Callbacks func(h *Handle) Callbacks
 	// OnBeforeRestore is called before a closed session is reopened, with its record,
 	// whose Options it may change: the session continues with the changed options.
 	// False cancels: Open returns ErrRestoreCanceled and the session stays closed.
@@ -71,6 +76,30 @@ func (c *Client) Create(ctx context.Context, id string, o Options) (*Handle, err
 	if id == "" {
 		id = uuid.NewString()
 	}
+	return c.created(ctx, id, &o, func(ctx context.Context) (*Handle, error) { return c.create(ctx, id, o) })
+}
+
+// created makes a session through the client's interceptors.
+func (c *Client) created(ctx context.Context, id string, o *Options, make func(context.Context) (*Handle, error)) (*Handle, error) {
+	made := &Handle{}
+	call := &Call{Operation: OperationCreate, SessionID: id, Request: o, Reply: made}
+	err := intercepted(ctx, c.o.Interceptors, call, func(ctx context.Context) error {
+		h, err := make(ctx)
+		if err == nil {
+			*made = *h
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if made.c == nil {
+		return nil, fmt.Errorf("create session %s: an interceptor neither continued nor said why", id)
+	}
+	return made, nil
+}
+
+func (c *Client) create(ctx context.Context, id string, o Options) (*Handle, error) {
 	if err := c.validate(ctx, id, o); err != nil {
 		return nil, err
 	}
@@ -91,14 +120,23 @@ func (c *Client) Run(ctx context.Context, o Options, m Message) (*Handle, Receip
 	if m.ID == "" {
 		m.ID = uuid.NewString()
 	}
+	rec := Receipt{SessionID: id, MessageID: m.ID, ExecutionID: FirstExecution}
+	h, err := c.created(ctx, id, &o, func(ctx context.Context) (h *Handle, err error) {
+		call := &Call{Operation: OperationSend, SessionID: id, Request: &m, Reply: &rec}
+		err = intercepted(ctx, c.o.Interceptors, call, func(ctx context.Context) error { h, err = c.run(ctx, id, o, m); return err })
+		return h, err
+	})
+	return h, rec, err
+}
+
+func (c *Client) run(ctx context.Context, id string, o Options, m Message) (*Handle, error) {
 	if err := c.validate(ctx, id, o); err != nil {
-		return nil, Receipt{}, err
+		return nil, err
 	}
 	if err := m.Validate(); err != nil {
-		return nil, Receipt{}, err
+		return nil, err
 	}
-	h, err := c.start(ctx, Input{SessionID: id, Options: o, CreatedAt: time.Now().UTC(), First: &m, Ephemeral: true})
-	return h, Receipt{SessionID: id, MessageID: m.ID, ExecutionID: FirstExecution}, err
+	return c.start(ctx, Input{SessionID: id, Options: o, CreatedAt: time.Now().UTC(), First: &m, Ephemeral: true})
 }
 
 // Open gets or creates: it attaches to a session that is open, reopens one that

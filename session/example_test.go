@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"time"
 
 	"go.temporal.io/sdk/client"
 
@@ -206,6 +207,34 @@ func ExampleHandle_Interrupt() {
 	ctx, h := context.Background(), opened()
 	_, err := h.Interrupt(ctx, session.InterruptRequest{
 		Reason: "wrong branch", Message: &session.Message{Text: "Work on main instead"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// What is sent gets a line in a log, and a bound in time.
+func ExampleHandle_Use() {
+	ctx, h := context.Background(), opened()
+	h = h.Use(func(ctx context.Context, call *session.Call, next func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		err := next(ctx)
+		log.Printf("session %s: %s: %v", call.SessionID, call.Operation, err)
+		return err
+	})
+	if _, err := h.Send(ctx, session.Message{Text: "Fix the tests"}); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A process that only follows a session.
+func ExampleHandle_Listen() {
+	ctx, h := context.Background(), opened()
+	err := h.Listen(ctx, 0, session.Callbacks{
+		OnTickStart: func(tick int, execution string) { fmt.Printf("model call %d\n", tick) },
+		OnComplete:  func(r session.Result) { fmt.Println(r.Result.Response) },
+		OnError:     func(err error) { fmt.Println(err) },
 	})
 	if err != nil {
 		log.Fatal(err)

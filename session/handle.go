@@ -25,6 +25,8 @@ type Handle struct {
 	// first is the run that the incarnation started with; it distinguishes
 	// incarnations.
 	first string
+	// interceptors are its own; see Use.
+	interceptors []Interceptor
 }
 
 // ID returns the id of the session and of its workflow.
@@ -36,19 +38,24 @@ func (h *Handle) ID() string { return h.id }
 // BusyReject a turn whose end is in the stream already does not count as running. With
 // BusySteer it returns when the working agent has the message, or can't take it now: see
 // Receipt.Handling.
-func (h *Handle) Send(ctx context.Context, m Message) (Receipt, error) {
+func (h *Handle) Send(ctx context.Context, m Message) (rec Receipt, err error) {
 	if m.ID == "" {
 		m.ID = uuid.NewString()
 	}
-	if err := m.Validate(); err != nil {
-		return Receipt{}, err
-	}
-	var rec Receipt
-	err := h.update(ctx, UpdateSend, sendID(m), &rec, m)
-	if m.WhenBusy == BusyReject && errors.Is(err, ErrBusy) && h.endTaken(ctx) {
-		err = h.update(ctx, UpdateSend, sendID(m), &rec, m)
-	}
+	call := &Call{Operation: OperationSend, Request: &m, Reply: &rec}
+	err = h.intercepted(ctx, call, func(ctx context.Context) error { return h.send(ctx, m, &rec) })
 	return rec, err
+}
+
+func (h *Handle) send(ctx context.Context, m Message, rec *Receipt) error {
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	err := h.update(ctx, UpdateSend, sendID(m), rec, m)
+	if m.WhenBusy == BusyReject && errors.Is(err, ErrBusy) && h.endTaken(ctx) {
+		err = h.update(ctx, UpdateSend, sendID(m), rec, m)
+	}
+	return err
 }
 
 // sendID returns the id of the update that sends a message: Temporal itself
@@ -61,6 +68,10 @@ func (h *Handle) Queue(ctx context.Context, m Message) error {
 	if m.ID == "" {
 		m.ID = uuid.NewString()
 	}
+	return h.intercepted(ctx, &Call{Operation: OperationQueue, Request: &m}, func(ctx context.Context) error { return h.queue(ctx, m) })
+}
+
+func (h *Handle) queue(ctx context.Context, m Message) error {
 	if err := m.Validate(); err != nil {
 		return err
 	}
@@ -71,9 +82,12 @@ func (h *Handle) Queue(ctx context.Context, m Message) error {
 }
 
 // Render applies options and runs the queue, without adding to it.
-func (h *Handle) Render(ctx context.Context, o Configure) (RenderReply, error) {
-	var reply RenderReply
-	return reply, h.update(ctx, UpdateRender, "", &reply, RenderRequest{Options: o})
+func (h *Handle) Render(ctx context.Context, o Configure) (reply RenderReply, err error) {
+	call := &Call{Operation: OperationRender, Request: &o, Reply: &reply}
+	err = h.intercepted(ctx, call, func(ctx context.Context) error {
+		return h.update(ctx, UpdateRender, "", &reply, RenderRequest{Options: o})
+	})
+	return reply, err
 }
 
 // Interrupt stops the running turn and those of all children. It returns when the
@@ -98,25 +112,30 @@ func (h *Handle) ClearAbort(ctx context.Context) error {
 
 // Spawn starts a child session with a first message and returns when it runs. At
 // depth MaxDepth it is refused with ErrDepthLimit.
-func (h *Handle) Spawn(ctx context.Context, req SpawnRequest) (SpawnReply, error) {
+func (h *Handle) Spawn(ctx context.Context, req SpawnRequest) (reply SpawnReply, err error) {
 	if req.ID == "" {
 		req.ID = uuid.NewString()
 	}
 	if req.Message.ID == "" {
 		req.Message.ID = uuid.NewString()
 	}
+	call := &Call{Operation: OperationSpawn, Request: &req, Reply: &reply}
+	err = h.intercepted(ctx, call, func(ctx context.Context) error { return h.spawn(ctx, req, &reply) })
+	return reply, err
+}
+
+func (h *Handle) spawn(ctx context.Context, req SpawnRequest, reply *SpawnReply) error {
 	if req.Options.Agent != "" {
 		if err := h.c.validateAgent(req.Options); err != nil {
-			return SpawnReply{}, err
+			return err
 		}
 	}
-	var reply SpawnReply
-	err := h.update(ctx, UpdateSpawn, "spawn-"+req.ID, &reply, req)
+	err := h.update(ctx, UpdateSpawn, "spawn-"+req.ID, reply, req)
 	if err != nil || !reply.Starting {
-		return reply, err
+		return err
 	}
 	reply.Starting = false
-	return reply, h.awaitStart(ctx, req.ID)
+	return h.awaitStart(ctx, req.ID)
 }
 
 // SpawnExecution spawns a child as Spawn does, and returns the execution of its first
@@ -217,6 +236,10 @@ func (h *Handle) Evict(ctx context.Context) error {
 // Close closes the children, archives, ends the sandbox and completes the
 // session; it returns when that is done. Closing a closed session succeeds.
 func (h *Handle) Close(ctx context.Context) error {
+	return h.intercepted(ctx, &Call{Operation: OperationClose}, h.close)
+}
+
+func (h *Handle) close(ctx context.Context) error {
 	if err := h.update(ctx, UpdateClose, "", nil); err != nil && !errors.Is(err, ErrClosed) {
 		return err
 	}

@@ -23,7 +23,9 @@ func TestR135ClosedSessionIsAmended(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 	before, err := spaceOf(t).Archive.Session(ctx, h.ID())
 	require.NoError(t, err)
-	renamed := changesOf(t, h.ID())
+	changes, listening := make(chan stream.Change, 64), make(chan struct{})
+	go listen(ctx, c, changes, listening)
+	<-listening
 
 	title := "Resolved: login bug"
 	after, err := c.Amend(ctx, h.ID(), session.Amendment{Title: &title, Tags: []string{"auth", "done"}, Metadata: map[string]json.RawMessage{
@@ -32,7 +34,7 @@ func TestR135ClosedSessionIsAmended(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, title, after.Title)
 	require.Equal(t, session.StatusClosed, after.Status)
-	require.Equal(t, stream.ChangeRenamed, (<-renamed).Kind, "who shows a list reads it again")
+	awaitChange(t, changes, h.ID(), stream.ChangeRenamed) // who shows a list reads it again
 
 	const bag = `{"isArchived":true,"archivedAt":"2026-01-15T00:00:00Z","resolution":"Fixed in #123","team":"core"}`
 	conv, err := c.Show(ctx, h.ID(), session.FromArchive)
@@ -80,25 +82,4 @@ func bagOf(t *testing.T, bag map[string]json.RawMessage) string {
 	data, err := json.Marshal(bag)
 	require.NoError(t, err)
 	return string(data)
-}
-
-// changesOf returns the changes of lists that a session makes from now on.
-func changesOf(t *testing.T, id string) <-chan stream.Change {
-	t.Helper()
-	ready, of := make(chan struct{}), make(chan stream.Change, 16)
-	go func() {
-		for change, err := range spaceOf(t).Client.Changes(t.Context()) {
-			switch {
-			case err != nil:
-				return
-			case change.Kind == stream.ChangeMissed && ready != nil:
-				close(ready)
-				ready = nil
-			case change.SessionID == id:
-				of <- change
-			}
-		}
-	}()
-	<-ready
-	return of
 }
