@@ -1,19 +1,14 @@
 package archive
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"math/rand/v2"
-	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -24,92 +19,29 @@ type stored[T any] struct {
 	tag   string
 }
 
-// readTries is how often a body that breaks off is requested again; the client
-// itself only repeats requests that got no answer at all.
-const readTries = 3
-
 // get reads a whole object; a missing one is ErrNotFound.
 func (a *Archive) get(ctx context.Context, key string) (data []byte, tag string, err error) {
-	for range readTries {
-		if data, tag, err = a.getOnce(ctx, key); err == nil {
-			return data, tag, nil
-		}
-		if errors.Is(err, ErrNotFound) || statusOf(err) != 0 || ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, "", err
-}
-
-func (a *Archive) getOnce(ctx context.Context, key string) (data []byte, tag string, err error) {
-	out, err := a.s3.GetObject(ctx, &s3.GetObjectInput{Bucket: &a.bucket, Key: &key})
-	if isMissing(err) && !hasCode(err, "NoSuchBucket") {
-		return nil, "", fmt.Errorf("%s: %w", key, ErrNotFound)
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("get %s: %w", key, err)
-	}
-	defer func() { _ = out.Body.Close() }() // the body has been read, or its read failed
-	if data, err = readSized(out.Body, aws.ToInt64(out.ContentLength)); err != nil {
-		return nil, "", fmt.Errorf("get %s: %w", key, err)
-	}
-	return data, aws.ToString(out.ETag), nil
-}
-
-// readSized reads a body of known length, without the memory that growing takes.
-func readSized(body io.Reader, size int64) ([]byte, error) {
-	buf := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
-	_, err := buf.ReadFrom(body)
-	return buf.Bytes(), err
+	return a.store.Get(ctx, key)
 }
 
 // put writes an object, replacing any.
 func (a *Archive) put(ctx context.Context, key string, data []byte) error {
-	_, err := a.doPut(ctx, &s3.PutObjectInput{Key: &key}, data)
-	return err
+	return a.store.Put(ctx, key, data)
 }
 
 // swap writes an object if it still has the tag, or, for tag "", if there is
 // none; else ErrChanged. After any other error it is unknown whether it was
 // written.
 func (a *Archive) swap(ctx context.Context, key, tag string, data []byte) (string, error) {
-	in := &s3.PutObjectInput{Key: &key}
-	if tag == "" {
-		in.IfNoneMatch = aws.String("*")
-	} else {
-		in.IfMatch = &tag
-	}
-	return a.doPut(ctx, in, data)
+	return a.store.Swap(ctx, key, tag, data)
 }
 
-func (a *Archive) doPut(ctx context.Context, in *s3.PutObjectInput, data []byte) (string, error) {
-	in.Bucket, in.Body = &a.bucket, bytes.NewReader(data)
-	out, err := a.s3.PutObject(ctx, in)
-	if err != nil && isConflict(err) {
-		return "", fmt.Errorf("put %s: %w", *in.Key, ErrChanged)
-	}
-	if err != nil {
-		return "", fmt.Errorf("put %s: %w", *in.Key, err)
-	}
-	return aws.ToString(out.ETag), nil
-}
-
-// remove deletes objects; missing ones are not an error. It deletes one by one,
-// for two reasons. Not every store supports DeleteObjects. And its answer is
-// sometimes lost, because the client library closes the request's body as soon as
-// it is answered; net/http may treat that as a failed write and cut the
-// connection during the answer's body. A delete has neither body.
+// remove deletes objects, several at a time; missing ones are not an error.
 func (a *Archive) remove(ctx context.Context, keys ...string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, key := range keys {
-		group.Go(func() error {
-			_, err := a.s3.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &a.bucket, Key: &key})
-			if err != nil && (!isMissing(err) || hasCode(err, "NoSuchBucket")) {
-				return fmt.Errorf("delete %s: %w", key, err)
-			}
-			return nil
-		})
+		group.Go(func() error { return a.store.Delete(ctx, key) })
 	}
 	return group.Wait()
 }
@@ -118,56 +50,12 @@ func (a *Archive) remove(ctx context.Context, keys ...string) error {
 // with folders only the folders directly below it (with their slash).
 func (a *Archive) list(ctx context.Context, prefix, after string, folders bool) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		in := &s3.ListObjectsV2Input{Prefix: &prefix}
-		if folders {
-			in.Delimiter = aws.String("/")
-		}
-		if after != "" {
-			in.StartAfter = aws.String(prefix + after)
-		}
-		for out, err := range a.pages(ctx, in) {
-			if err != nil {
-				yield("", err)
+		for o, err := range a.store.List(ctx, prefix, after, folders) {
+			if !yield(o.Name, err) || err != nil {
 				return
 			}
-			for _, name := range listed(out, folders) {
-				if !yield(strings.TrimPrefix(name, prefix), nil) {
-					return
-				}
-			}
 		}
 	}
-}
-
-// pages yields the pages of a listing. The error ends it.
-func (a *Archive) pages(ctx context.Context, in *s3.ListObjectsV2Input) iter.Seq2[*s3.ListObjectsV2Output, error] {
-	return func(yield func(*s3.ListObjectsV2Output, error) bool) {
-		in.Bucket = &a.bucket
-		for more := true; more; {
-			out, err := a.s3.ListObjectsV2(ctx, in)
-			if err != nil {
-				yield(nil, fmt.Errorf("list %s: %w", *in.Prefix, err))
-				return
-			}
-			if !yield(out, nil) {
-				return
-			}
-			more, in.ContinuationToken = aws.ToBool(out.IsTruncated), out.NextContinuationToken
-		}
-	}
-}
-
-func listed(out *s3.ListObjectsV2Output, folders bool) (names []string) {
-	if folders {
-		for _, p := range out.CommonPrefixes {
-			names = append(names, aws.ToString(p.Prefix))
-		}
-		return names
-	}
-	for _, o := range out.Contents {
-		names = append(names, aws.ToString(o.Key))
-	}
-	return names
 }
 
 // load decodes a JSON object; a missing one is a zero value without tag.

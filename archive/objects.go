@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/sojourn-run/sojourn/archive/store"
 )
 
 // Objects are the objects that another package keeps for a session, below a
@@ -55,38 +52,12 @@ func (o *Objects) Get(ctx context.Context, name string) (data []byte, tag string
 
 // GetRange returns n bytes of an object from an offset on, all of them or none.
 // Errors: [ErrNotFound], and [ErrCorrupt] for an object that is too short.
-func (o *Objects) GetRange(ctx context.Context, name string, from, n int64) (data []byte, err error) {
-	for range readTries {
-		if data, err = o.getRange(ctx, name, from, n); err == nil {
-			return data, nil
-		}
-		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) || statusOf(err) != 0 || ctx.Err() != nil {
-			break
-		}
+func (o *Objects) GetRange(ctx context.Context, name string, from, n int64) ([]byte, error) {
+	data, err := o.a.store.GetRange(ctx, o.prefix+name, from, n)
+	if errors.Is(err, store.ErrShort) {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	return nil, err
-}
-
-func (o *Objects) getRange(ctx context.Context, name string, from, n int64) ([]byte, error) {
-	key := o.prefix + name
-	out, err := o.a.s3.GetObject(ctx, &s3.GetObjectInput{Bucket: &o.a.bucket, Key: &key, Range: aws.String(fmt.Sprintf("bytes=%d-%d", from, from+n-1))})
-	switch {
-	case isMissing(err) && !hasCode(err, "NoSuchBucket"):
-		return nil, fmt.Errorf("%s: %w", key, ErrNotFound)
-	case hasCode(err, "InvalidRange"):
-		return nil, fmt.Errorf("get %s: %w: it is too short", key, ErrCorrupt)
-	case err != nil:
-		return nil, fmt.Errorf("get %s: %w", key, err)
-	}
-	defer func() { _ = out.Body.Close() }() // the body has been read, or its read failed
-	data, err := io.ReadAll(io.LimitReader(out.Body, n+1))
-	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", key, err)
-	}
-	if int64(len(data)) != n {
-		return nil, fmt.Errorf("get %s: %w: %d bytes at %d, want %d", key, ErrCorrupt, len(data), from, n)
-	}
-	return data, nil
+	return data, err
 }
 
 // Put writes an object, replacing any.
@@ -113,27 +84,11 @@ func (o *Objects) Remove(ctx context.Context, names ...string) error {
 // All yields the names of the objects with their sizes in bytes, by name. The
 // error ends it.
 func (o *Objects) All(ctx context.Context) iter.Seq2[ObjectInfo, error] {
-	return func(yield func(ObjectInfo, error) bool) {
-		for page, err := range o.a.pages(ctx, &s3.ListObjectsV2Input{Prefix: &o.prefix}) {
-			if err != nil {
-				yield(ObjectInfo{}, err)
-				return
-			}
-			for _, c := range page.Contents {
-				if !yield(ObjectInfo{strings.TrimPrefix(aws.ToString(c.Key), o.prefix), aws.ToInt64(c.Size)}, nil) {
-					return
-				}
-			}
-		}
-	}
+	return o.a.store.List(ctx, o.prefix, "", false)
 }
 
-// ObjectInfo is an object in a listing.
-type ObjectInfo struct {
-	Name string
-	// Size is in bytes.
-	Size int64
-}
+// ObjectInfo is an object in a listing: its name and size.
+type ObjectInfo = store.Object
 
 // Retry calls try again while it fails with [ErrChanged], for some seconds; then
 // the error is [ErrBusy].

@@ -17,8 +17,8 @@ type Payloads struct{ a *Archive }
 // Payloads returns the archive's payloads.
 func (a *Archive) Payloads() *Payloads { return &Payloads{a} }
 
-// Bucket returns the bucket that has everything.
-func (p *Payloads) Bucket() string { return p.a.bucket }
+// Bucket returns the name of the bucket or folder that has everything.
+func (p *Payloads) Bucket() string { return p.a.store.Name() }
 
 // PutObject stores a payload.
 func (p *Payloads) PutObject(ctx context.Context, _, key string, data []byte) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive/store"
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
@@ -54,9 +55,9 @@ func TestStoreNotReachable(t *testing.T) {
 	a, err := Open(t.Context(), Options{})
 	require.NoError(t, err)
 	err = a.Setup(t.Context())
-	var c *ConnectError
+	var c *store.ConnectError
 	require.ErrorAs(t, err, &c)
-	require.Equal(t, endpoint, c.Endpoint)
+	require.Contains(t, c.Where, endpoint)
 	require.Contains(t, c.Hint, "AWS_ENDPOINT_URL_S3")
 	require.Contains(t, err.Error(), endpoint)
 	require.NotContains(t, err.Error(), "\n", "one line")
@@ -68,7 +69,7 @@ func TestWrongKey(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
 	a, err := Open(t.Context(), Options{})
 	require.NoError(t, err)
-	var c *ConnectError
+	var c *store.ConnectError
 	require.ErrorAs(t, a.Setup(t.Context()), &c)
 	require.Contains(t, c.Hint, "AWS_SECRET_ACCESS_KEY")
 }

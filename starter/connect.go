@@ -137,7 +137,7 @@ func (c *cli) archive(ctx context.Context) (*archive.Archive, error) {
 		return nil, err
 	}
 	c.conns.archive, err = archive.Open(ctx, archive.Options{
-		Bucket: c.env.Get("SOJOURN_BUCKET"), Prefix: c.env.Get("SOJOURN_PREFIX"), Namespace: o.Namespace,
+		Folder: c.env.Get("SOJOURN_ARCHIVE_DIR"), Bucket: c.env.Get("SOJOURN_BUCKET"), Prefix: c.env.Get("SOJOURN_PREFIX"), Namespace: o.Namespace,
 	})
 	return c.conns.archive, err
 }
@@ -145,16 +145,16 @@ func (c *cli) archive(ctx context.Context) (*archive.Archive, error) {
 // archiveAnswers returns the archive after its store has answered: the first
 // request must not wait through all the retries of a patient client.
 func (c *cli) archiveAnswers(ctx context.Context) (*archive.Archive, error) {
-	asking, done := c.connecting(ctx, "S3")
+	asking, done := c.connecting(ctx, "the archive's store")
 	defer done()
-	found, err := c.probeBucket(asking)
+	found, err := c.probeStore(asking)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
 		return nil, err
 	case !found:
-		return nil, failed("sojourn setup makes it, or set SOJOURN_BUCKET", "there is no bucket %s", c.s3Address())
+		return nil, failed("sojourn setup makes it, or set SOJOURN_BUCKET or SOJOURN_ARCHIVE_DIR", "there is no %s", c.storeAddress())
 	}
 	return c.archive(ctx)
 }

@@ -253,11 +253,11 @@ func (c *cli) checkStream(ctx context.Context) (string, error) {
 }
 
 func (c *cli) checkBucket(ctx context.Context) (string, error) {
-	found, err := c.probeBucket(ctx)
+	found, err := c.probeStore(ctx)
 	if err == nil && !found {
-		err = failed("sojourn setup makes it", "there is no bucket %s", c.s3Address())
+		err = failed("sojourn setup makes it", "there is no %s", c.storeAddress())
 	}
-	return "bucket " + c.s3Address(), err
+	return c.storeAddress(), err
 }
 
 // hostChecks returns the checks that the hosts' workers answer; they are queried

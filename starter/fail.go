@@ -18,6 +18,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/archive/store"
 	"github.com/sojourn-run/sojourn/batch"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
@@ -208,8 +209,8 @@ func explain(err error) *failure {
 	if h, ok := errors.AsType[hinted](err); ok {
 		return &failure{line: err.Error(), hint: h.Hint(), code: exitFailed}
 	}
-	if s3, ok := errors.AsType[*archive.ConnectError](err); ok {
-		return &failure{line: s3.Error(), hint: s3.Hint, code: exitFailed}
+	if away, ok := errors.AsType[*store.ConnectError](err); ok {
+		return &failure{line: away.Error(), hint: away.Hint, code: exitFailed}
 	}
 	if nats, ok := errors.AsType[*stream.UnreachableError](err); ok {
 		return &failure{line: nats.Error(), hint: nats.Hint, code: exitFailed}

@@ -81,8 +81,8 @@ func probeNATS(ctx context.Context, url string, access stream.Access) (natsState
 	return state, nil
 }
 
-// probeBucket reports whether the bucket exists.
-func (c *cli) probeBucket(ctx context.Context) (found bool, err error) {
+// probeStore reports whether there is the archive's bucket or folder.
+func (c *cli) probeStore(ctx context.Context) (found bool, err error) {
 	if err := c.dialStore(ctx); err != nil {
 		return false, err
 	}
@@ -90,14 +90,10 @@ func (c *cli) probeBucket(ctx context.Context) (found bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	_, _, err = a.ListClosed(ctx, 1, "")
-	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorCode() == "NoSuchBucket" {
-		return false, nil
+	if found, err = a.Exists(ctx); err != nil {
+		return false, c.storeFault(err)
 	}
-	if err == nil {
-		return true, nil
-	}
-	return false, c.storeFault(err)
+	return found, nil
 }
 
 // dialStore connects to a store that is reached directly: its client would retry
@@ -105,7 +101,7 @@ func (c *cli) probeBucket(ctx context.Context) (found bool, err error) {
 func (c *cli) dialStore(ctx context.Context) error {
 	endpoint := cmp.Or(c.env.Get("AWS_ENDPOINT_URL_S3"), c.env.Get("AWS_ENDPOINT_URL"))
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Port() == "" {
+	if err != nil || u.Port() == "" || c.env.Get("SOJOURN_ARCHIVE_DIR") != "" {
 		return nil
 	}
 	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err != nil || proxy != nil {
@@ -114,7 +110,7 @@ func (c *cli) dialStore(ctx context.Context) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", u.Host)
 	if err != nil {
-		return failed(hintS3, "S3 (bucket %s) is not reachable: %s", c.s3Address(), networkReason(err))
+		return failed(hintS3, "S3 (%s) is not reachable: %s", c.storeAddress(), networkReason(err))
 	}
 	return conn.Close()
 }
@@ -122,14 +118,14 @@ func (c *cli) dialStore(ctx context.Context) error {
 // storeFault returns an error of the archive's store as one line.
 func (c *cli) storeFault(err error) error {
 	if send, ok := errors.AsType[*smithyhttp.RequestSendError](err); ok {
-		return failed(hintS3, "S3 (bucket %s) is not reachable: %s", c.s3Address(), networkReason(send.Err))
+		return failed(hintS3, "S3 (%s) is not reachable: %s", c.storeAddress(), networkReason(send.Err))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return failed(hintS3, "S3 (bucket %s) is not reachable: no answer within %s", c.s3Address(), connectTimeout)
+		return failed(hintS3, "S3 (%s) is not reachable: no answer within %s", c.storeAddress(), connectTimeout)
 	}
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return failed("check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and SOJOURN_BUCKET",
-			"S3 (bucket %s) refuses: %s", c.s3Address(), api)
+			"S3 (%s) refuses: %s", c.storeAddress(), api)
 	}
 	return err
 }

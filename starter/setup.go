@@ -24,7 +24,7 @@ type step struct {
 func (c *cli) setupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "setup",
-		Short: "Make search attributes, the schedule sojourn-reconciler, stream and bucket; what exists stays",
+		Short: "Make search attributes, the schedule sojourn-reconciler, stream and the archive's bucket or folder; what exists stays",
 		Args:  wants,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return c.setup(cmd.Context()) },
 	}
@@ -32,7 +32,7 @@ func (c *cli) setupCommand() *cobra.Command {
 
 func (c *cli) setup(ctx context.Context) error {
 	steps := []step{}
-	for _, do := range []func(context.Context) (step, error){c.setupAttributes, c.setupReconciler, c.setupStream, c.setupBucket} {
+	for _, do := range []func(context.Context) (step, error){c.setupAttributes, c.setupReconciler, c.setupStream, c.setupStore} {
 		s, err := do(ctx)
 		if err != nil {
 			return err
@@ -108,12 +108,11 @@ func (c *cli) setupStream(ctx context.Context) (step, error) {
 	return s, nil
 }
 
-func (c *cli) setupBucket(ctx context.Context) (step, error) {
-	bucket := cmp.Or(c.env.Get("SOJOURN_BUCKET"), "sojourn")
-	s := step{Name: "bucket", Made: []string{}, Where: c.s3Address()}
-	asking, done := c.connecting(ctx, "S3")
+func (c *cli) setupStore(ctx context.Context) (step, error) {
+	s := step{Name: "archive", Made: []string{}, Where: c.storeAddress()}
+	asking, done := c.connecting(ctx, "the archive's store")
 	defer done()
-	found, err := c.probeBucket(asking)
+	found, err := c.probeStore(asking)
 	if err != nil || found {
 		return s, err
 	}
@@ -121,13 +120,16 @@ func (c *cli) setupBucket(ctx context.Context) (step, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Made = append(s.Made, bucket)
+	s.Made = append(s.Made, s.Where)
 	return s, a.Setup(asking)
 }
 
-// s3Address describes where the archive's store is.
-func (c *cli) s3Address() string {
+// storeAddress describes where the archive is.
+func (c *cli) storeAddress() string {
+	if folder := c.env.Get("SOJOURN_ARCHIVE_DIR"); folder != "" {
+		return "folder " + folder
+	}
 	bucket := cmp.Or(c.env.Get("SOJOURN_BUCKET"), "sojourn")
 	endpoint := cmp.Or(c.env.Get("AWS_ENDPOINT_URL_S3"), c.env.Get("AWS_ENDPOINT_URL"), "AWS")
-	return bucket + " at " + stream.Redacted(endpoint)
+	return "bucket " + bucket + " at " + stream.Redacted(endpoint)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/profiles"
 	"github.com/sojourn-run/sojourn/agenttools/serving"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/archive/store"
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/jobs"
 	"github.com/sojourn-run/sojourn/sandbox/local"
@@ -222,14 +223,16 @@ func dialStream(ctx context.Context, s options, namespace string, logger *slog.L
 
 // openArchive sends no request to the store yet.
 func openArchive(ctx context.Context, s options, namespace string) (*archive.Archive, error) {
-	return archive.Open(ctx, archive.Options{Bucket: s.Get("SOJOURN_BUCKET"), Prefix: s.Get("SOJOURN_PREFIX"), Namespace: namespace})
+	return archive.Open(ctx, archive.Options{
+		Folder: s.Get("SOJOURN_ARCHIVE_DIR"), Bucket: s.Get("SOJOURN_BUCKET"), Prefix: s.Get("SOJOURN_PREFIX"), Namespace: namespace,
+	})
 }
 
-func setupArchive(ctx context.Context, store *archive.Archive) error {
+func setupArchive(ctx context.Context, a *archive.Archive) error {
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
-	err := store.Setup(ctx)
-	if away, ok := errors.AsType[*archive.ConnectError](err); ok {
+	err := a.Setup(ctx)
+	if away, ok := errors.AsType[*store.ConnectError](err); ok {
 		return hinted{err, away.Hint}
 	}
 	return err

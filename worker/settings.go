@@ -155,6 +155,9 @@ func (s *options) readSettings(path string, getenv func(string) string) error {
 		}
 		s.hide = append(s.hide, dir)
 	}
+	if dir := s.Get("SOJOURN_ARCHIVE_DIR"); dir != "" {
+		s.hide = append(s.hide, dir)
+	}
 	if err := s.hideKeys(); err != nil {
 		return err
 	}

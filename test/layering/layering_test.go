@@ -59,6 +59,8 @@ func TestTheRulesCatch(t *testing.T) {
 		{"no Temporal below the activities", "stream", []string{"go.temporal.io/sdk/client"}},
 		{"no Temporal below the activities", "archive", []string{"example.com/way"}},
 		{"no Temporal below the activities", "workspace", []string{"example.com/way"}},
+		{"a store knows objects only", "archive/store/folder", []string{"/archive"}},
+		{"the archive knows no store", "archive", []string{"github.com/aws/aws-sdk-go-v2/service/s3"}},
 		{"workspace knows files", "workspace", []string{"/archive", "/runner"}},
 		{"adapters translate", "adapters/claude", []string{"/runner"}},
 		{"permission knows events only", "permission", []string{"/adapters"}},

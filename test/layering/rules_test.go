@@ -76,6 +76,18 @@ func rules() []rule {
 			why:     "these parts serve without an orchestrator, and are tested without one",
 		},
 		{
+			name:    "a store knows objects only",
+			about:   under("archive/store"),
+			forbids: allOursBut("archive/store"),
+			why:     "what the objects mean is the archive's: whoever writes another store needs the interface alone",
+		},
+		{
+			name:    "the archive knows no store",
+			about:   func(p string) bool { return p == "archive" },
+			forbids: func(_, to string) bool { return strings.HasPrefix(to, "github.com/aws/") },
+			why:     "what S3 and a folder differ in is behind the interface",
+		},
+		{
 			name:    "workspace knows files",
 			about:   under("workspace"),
 			forbids: allOursBut("workspace", "archive", "sandbox", "event"),

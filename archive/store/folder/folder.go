@@ -1,0 +1,267 @@
+// Package folder keeps objects as files below a folder: for one machine, or for several that
+// share a file system with locks and atomic renames.
+package folder
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/sojourn-run/sojourn/archive/store"
+)
+
+var _ store.Store = (*Folder)(nil)
+
+// Folder is a folder with objects. A file is written beside the others, made durable, and
+// renamed. Who writes an object holds a lock for it, which the system releases with its process.
+// Names that begin with a dot are the folder's own. Safe for concurrent use.
+type Folder struct{ dir string }
+
+const (
+	// drafts has files that are being written.
+	drafts = ".drafts"
+	// locks has one file for each of the locks; an object has that of its key's hash.
+	locks     = ".locks"
+	lockCount = 64
+	// lockEvery is the interval at which a lock that another process holds is tried.
+	lockEvery = 2 * time.Millisecond
+	// draftAge is how old a file gets that its writer left, before Setup deletes it.
+	draftAge = time.Hour
+)
+
+// Open returns the folder. It makes nothing: see Setup. Error: the path is relative.
+func Open(dir string) (*Folder, error) {
+	if !filepath.IsAbs(dir) {
+		return nil, fmt.Errorf("folder %q: want an absolute path", dir)
+	}
+	return &Folder{filepath.Clean(dir)}, nil
+}
+
+// Name returns the folder's path.
+func (f *Folder) Name() string { return f.dir }
+
+// Exists reports whether Setup has made the folder.
+func (f *Folder) Exists(context.Context) (bool, error) {
+	_, err := os.Stat(filepath.Join(f.dir, locks))
+	if isMissing(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Setup makes the folder and writes into it.
+func (f *Folder) Setup(context.Context) error {
+	err := f.setup()
+	if err == nil {
+		return nil
+	}
+	return &store.ConnectError{
+		Where: "folder " + f.dir, Hint: "set SOJOURN_ARCHIVE_DIR to a folder that this user may make and write to", Cause: err, Err: err,
+	}
+}
+
+func (f *Folder) setup() error {
+	for _, dir := range []string{drafts, locks} {
+		if err := os.MkdirAll(filepath.Join(f.dir, dir), 0o700); err != nil {
+			return err
+		}
+	}
+	left, err := os.ReadDir(filepath.Join(f.dir, drafts))
+	if err != nil {
+		return err
+	}
+	for _, d := range left {
+		info, err := d.Info()
+		if err == nil && time.Since(info.ModTime()) > draftAge {
+			err = os.Remove(filepath.Join(f.dir, drafts, d.Name()))
+		}
+		if err != nil && !isMissing(err) { // its writer was still at work, or another Setup
+			return err
+		}
+	}
+	draft, err := f.draft(nil)
+	if err != nil {
+		return err
+	}
+	return os.Remove(draft)
+}
+
+// path returns the file of an object.
+func (f *Folder) path(key string) (string, error) {
+	if !fs.ValidPath(key) || key == "." || strings.HasPrefix(key, ".") || strings.Contains(key, "/.") || strings.Contains(key, `\`) {
+		return "", fmt.Errorf("key %q: want a relative path whose names begin with no dot", key)
+	}
+	return filepath.Join(f.dir, filepath.FromSlash(key)), nil
+}
+
+// isMissing reports whether there is no file of that name, also because a part of its path is
+// a file, or because it is a folder.
+func isMissing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR)
+}
+
+// Get reads an object. Its tag is the SHA-256 of its bytes.
+func (f *Folder) Get(_ context.Context, key string) (data []byte, tag string, err error) {
+	path, err := f.path(key)
+	if err != nil {
+		return nil, "", fmt.Errorf("get: %w", err)
+	}
+	data, err = os.ReadFile(path)
+	if isMissing(err) {
+		return nil, "", fmt.Errorf("%s: %w", key, store.ErrNotFound)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("get %s: %w", key, err)
+	}
+	return data, tagOf(data), nil
+}
+
+func tagOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// GetRange reads n bytes of an object from an offset on.
+func (f *Folder) GetRange(_ context.Context, key string, from, n int64) ([]byte, error) {
+	path, err := f.path(key)
+	if err != nil {
+		return nil, fmt.Errorf("get: %w", err)
+	}
+	file, err := os.Open(path)
+	if isMissing(err) {
+		return nil, fmt.Errorf("%s: %w", key, store.ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", key, err)
+	}
+	defer file.Close()
+	data := make([]byte, n)
+	switch _, err := file.ReadAt(data, from); {
+	case errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("get %s: %w: want %d bytes at %d", key, store.ErrShort, n, from)
+	case errors.Is(err, syscall.EISDIR):
+		return nil, fmt.Errorf("%s: %w", key, store.ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("get %s: %w", key, err)
+	}
+	return data, nil
+}
+
+// Put writes an object.
+func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
+	return f.change(ctx, "put", key, func(path string) error { return f.write(path, data) })
+}
+
+// Swap writes an object if it has not changed.
+func (f *Folder) Swap(ctx context.Context, key, tag string, data []byte) (string, error) {
+	return tagOf(data), f.change(ctx, "put", key, func(path string) error {
+		_, have, err := f.Get(ctx, key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if have != tag {
+			return store.ErrChanged
+		}
+		return f.write(path, data)
+	})
+}
+
+// Delete deletes an object, and the folders that it leaves empty.
+func (f *Folder) Delete(ctx context.Context, key string) error {
+	return f.change(ctx, "delete", key, func(path string) error {
+		if err := os.Remove(path); err != nil && !isMissing(err) {
+			return err
+		}
+		for dir := filepath.Dir(path); dir != f.dir && os.Remove(dir) == nil; dir = filepath.Dir(dir) { // to the first one that has something
+		}
+		return nil
+	})
+}
+
+// change calls do with the file of an object, under its lock.
+func (f *Folder) change(ctx context.Context, what, key string, do func(path string) error) error {
+	path, err := f.path(key)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	sum := fnv.New32a()
+	sum.Write([]byte(key))
+	lock := flock.New(filepath.Join(f.dir, locks, fmt.Sprint(sum.Sum32()%lockCount)))
+	if _, err := lock.TryLockContext(ctx, lockEvery); err != nil {
+		return fmt.Errorf("%s %s: lock: %w", what, key, err)
+	}
+	err = do(path)
+	if err = errors.Join(err, lock.Close()); err != nil {
+		return fmt.Errorf("%s %s: %w", what, key, err)
+	}
+	return nil
+}
+
+// write replaces a file, durably.
+func (f *Folder) write(path string, data []byte) error {
+	draft, err := f.draft(data)
+	if err != nil {
+		return err
+	}
+	for again := true; again; {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = os.Rename(draft, path)
+		}
+		// A delete of a folder's last file may have removed the folder meanwhile.
+		_, gone := os.Stat(draft)
+		again = errors.Is(err, fs.ErrNotExist) && gone == nil
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(draft))
+	}
+	return f.settle(filepath.Dir(path))
+}
+
+// draft writes a file that is to be renamed.
+func (f *Folder) draft(data []byte) (string, error) {
+	file, err := os.CreateTemp(filepath.Join(f.dir, drafts), "")
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(file.Name()))
+	}
+	return file.Name(), nil
+}
+
+// settle makes the names in a folder durable, and those of the folders above it.
+func (f *Folder) settle(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil // it has no such call for folders
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		open, err := os.Open(dir)
+		if isMissing(err) {
+			continue // it was deleted with its last file
+		}
+		if err == nil {
+			err = errors.Join(open.Sync(), open.Close())
+		}
+		if err != nil || dir == f.dir {
+			return err
+		}
+	}
+}
