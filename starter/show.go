@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/older"
+	"github.com/sojourn-run/sojourn/reducer/frame"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 	"github.com/sojourn-run/sojourn/stream"
@@ -125,7 +126,8 @@ func behindLast(id string, after, last uint64) error {
 
 func (c *cli) showCommand() *cobra.Command {
 	var from string
-	var messages, tree, whole bool
+	var how shown
+	var whole bool
 	var part session.Timeline
 	var roles []string
 	cmd := &cobra.Command{
@@ -143,27 +145,31 @@ With --json it prints the state, the same that "sojourn tail ID --json | sojourn
 			if err := part.Validate(); err != nil {
 				return err
 			}
-			if whole && (messages || tree || cmd.Flags().Changed("from")) {
-				return usage("leave the other flag out: --whole prints all there is", "--whole does not go with --messages, --tree and --from")
+			if whole && (how != shown{} || cmd.Flags().Changed("from")) {
+				return usage("leave the other flag out: --whole prints all there is", "--whole does not go with --messages, --tree, --frames and --from")
 			}
 			if whole {
 				return c.showWhole(cmd.Context(), args[0], part)
 			}
-			return c.show(cmd.Context(), args[0], session.From(from), part, messages, tree)
+			return c.show(cmd.Context(), args[0], session.From(from), part, how)
 		},
 	}
 	cmd.Flags().StringArrayVar(&roles, "role", nil, "only blocks by `user|assistant|tool|system` (repeatable)")
 	cmd.Flags().IntVar(&part.MaxTokens, "max-tokens", 0, "only the newest blocks that have about `N` tokens together")
 	cmd.Flags().IntVar(&part.Limit, "limit", 0, "only the newest `N` blocks")
 	cmd.Flags().IntVar(&c.maxEntries, "max-timeline-entries", 0, "hold only the newest `N` blocks of each conversation in memory")
-	cmd.Flags().BoolVar(&tree, "tree", false, "show the conversations of child sessions, and of theirs, where they were started")
-	cmd.Flags().BoolVar(&messages, "messages", false, "print a JSON record: id, title, messages (id, role, content, timestamp, usage), createdAt, updatedAt, metadata")
+	cmd.Flags().BoolVar(&how.tree, "tree", false, "show the conversations of child sessions, and of theirs, where they were started")
+	cmd.Flags().BoolVar(&how.frames, "frames", false, "begin each subagent's thread with its prompt, as a user message, and mark its start and end")
+	cmd.Flags().BoolVar(&how.messages, "messages", false, "print a JSON record: id, title, messages (id, role, content, timestamp, usage), createdAt, updatedAt, metadata")
 	cmd.Flags().BoolVar(&whole, "whole", false, "print all there is as JSON: record, transcripts, files, conversation, open requests and, as describe does, its state")
 	cmd.Flags().StringVar(&from, "from", string(session.FromAuto), "read from `auto|archive|stream`; auto is the stream for an open session")
 	return cmd
 }
 
-func (c *cli) show(ctx context.Context, id string, from session.From, part session.Timeline, messages, tree bool) error {
+// shown is how a conversation is shown.
+type shown struct{ messages, tree, frames bool }
+
+func (c *cli) show(ctx context.Context, id string, from session.From, part session.Timeline, how shown) error {
 	switch from {
 	case session.FromAuto, session.FromArchive, session.FromStream:
 	default:
@@ -172,7 +178,7 @@ func (c *cli) show(ctx context.Context, id string, from session.From, part sessi
 	if err := session.ValidateID("id", id); err != nil {
 		return err
 	}
-	conv, err := c.conversation(ctx, id, from, tree)
+	conv, err := c.conversation(ctx, id, from, how.tree)
 	if err != nil {
 		return err
 	}
@@ -181,8 +187,11 @@ func (c *cli) show(ctx context.Context, id string, from session.From, part sessi
 	}
 	said := len(conv.State.Blocks) + len(conv.State.Subagents)
 	conv.State.Blocks = part.Of(conv.State.Blocks)
+	if how.frames {
+		conv.State = frame.State(conv.State)
+	}
 	switch {
-	case messages:
+	case how.messages:
 		return c.printJSON(conv.Record())
 	case c.json:
 		return c.printJSON(conv.State)
