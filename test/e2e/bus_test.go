@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// What a session does is published as typed events, whoever listens and however: nobody, a
+// program that breaks off, one in Go, one that reads JSON from a pipe, one with older names, and
+// one that comes late. Each has the same.
+func TestR120TypedEventBus(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY unheard").Err())
+
+	for ev, err := range h.Events(ctx, 0, session.Follow) {
+		require.NoError(t, err)
+		require.NotNil(t, ev.Payload)
+		break // it has enough
+	}
+	inGo := make(chan []event.Event, 1)
+	go func() {
+		var heard []event.Event
+		for ev, err := range h.Events(ctx, 0, session.Follow) {
+			if err != nil {
+				break
+			}
+			heard = append(heard, ev)
+		}
+		inGo <- heard
+	}()
+	piped, older := make(chan string, 1), make(chan string, 1)
+	for out, flags := range map[chan string][]string{piped: nil, older: {"--names", "v2"}} {
+		go func() {
+			out <- runProgram(t, "sojourn", "", nil, append([]string{"tail", h.ID(), "--follow", "--json"}, flags...)...).out
+		}()
+	}
+	require.NoError(t, say(t, h, "TOOL bash: echo heard THEN SAY heard").Err())
+	require.NoError(t, h.Close(ctx))
+
+	all := events(t, h)
+	for _, ev := range all {
+		_, unknown := ev.Payload.(event.Unknown)
+		require.False(t, unknown, "%s has no type of its own", ev.Type())
+	}
+	require.Equal(t, all, <-inGo)
+	var read []event.Event
+	for line := range strings.Lines(<-piped) {
+		var ev event.Event
+		require.NoError(t, json.Unmarshal([]byte(line), &ev))
+		read = append(read, ev)
+	}
+	require.Equal(t, jsonOf(t, all), jsonOf(t, read))
+	named := <-older
+	require.Contains(t, named, `"session:block:start"`)
+	require.NotContains(t, named, `"block:upsert"`)
+	require.True(t, slices.ContainsFunc(all, func(ev event.Event) bool { return ev.Type() == "query:completed" }))
+}
+
+func jsonOf(t *testing.T, events []event.Event) string {
+	t.Helper()
+	var out bytes.Buffer
+	for _, ev := range events {
+		data, err := json.Marshal(ev)
+		require.NoError(t, err)
+		out.Write(append(data, '\n'))
+	}
+	return out.String()
+}
