@@ -1,7 +1,7 @@
-// Package archive keeps sessions in S3, or in any store that speaks its protocol
-// with conditional puts: native transcripts byte for byte, the blocks that
-// Sojourn itself added, session records and profiles; and the objects of other
-// packages ([Objects]), such as a workspace's.
+// Package archive keeps sessions in S3, in any store that speaks its protocol
+// with conditional puts, or in a folder (package store): native transcripts byte for
+// byte, the blocks that Sojourn itself added, session records and profiles; and the
+// objects of other packages ([Objects]), such as a workspace's.
 //
 //	a, err := archive.Open(ctx, archive.Options{Bucket: "sojourn"})
 //	err = a.Setup(ctx)                           // makes the bucket
@@ -38,7 +38,7 @@
 //     finish its put, so a reader that continues from the archive seals what it reads
 //     ([Archive.RestoreFiles]); after that no earlier writer can commit.
 //  5. Every append may be repeated, by any process: bytes that are stored are
-//     compared, not written again. No state outside S3 is needed.
+//     compared, not written again. No state outside the store is needed.
 //
 // An [Archive] is safe for concurrent use. It starts no goroutine that outlives a
 // call, except for its client's idle connections, and needs no Close.

@@ -216,9 +216,13 @@ func (f *Folder) write(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
+	dir := filepath.Dir(path)
+	top := dir // the highest folder with a new name
 	for again := true; again; {
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
-		if err == nil {
+		if _, none := os.Stat(dir); none != nil {
+			top = f.dir
+		}
+		if err = os.MkdirAll(dir, 0o700); err == nil {
 			err = os.Rename(draft, path)
 		}
 		// A delete of a folder's last file may have removed the folder meanwhile.
@@ -228,7 +232,7 @@ func (f *Folder) write(path string, data []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(draft))
 	}
-	return f.settle(filepath.Dir(path))
+	return settle(dir, top)
 }
 
 // draft writes a file that is to be renamed.
@@ -247,20 +251,21 @@ func (f *Folder) draft(data []byte) (string, error) {
 	return file.Name(), nil
 }
 
-// settle makes the names in a folder durable, and those of the folders above it.
-func (f *Folder) settle(dir string) error {
+// settle makes the names in a folder durable, and those in the folders above it up to another
+// one.
+func settle(dir, top string) error {
 	if runtime.GOOS == "windows" {
 		return nil // it has no such call for folders
 	}
 	for ; ; dir = filepath.Dir(dir) {
 		open, err := os.Open(dir)
-		if isMissing(err) {
-			continue // it was deleted with its last file
-		}
 		if err == nil {
 			err = errors.Join(open.Sync(), open.Close())
 		}
-		if err != nil || dir == f.dir {
+		if isMissing(err) {
+			err = nil // it was deleted with its last file
+		}
+		if err != nil || dir == top {
 			return err
 		}
 	}
