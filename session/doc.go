@@ -11,6 +11,10 @@
 // conversation from the archive, with no sandbox and no worker. The package example is a
 // whole program.
 //
+// What a process asks passes through an [Interceptor], of the client or of a handle
+// ([Handle.Use]); what happens in a session is called back by [Handle.Listen]. What a closed
+// session is called and kept under can be changed ([Client.Amend]).
+//
 // Messages to the workflow, by kind: the updates send, render, interrupt, clear-abort,
 // spawn, respond, edit-queue, configure, evict and close; the signals message, queue,
 // interrupt and respond, and waiting, which the running turn sends; the queries snapshot,
