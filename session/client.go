@@ -379,10 +379,27 @@ func isUnpolled(err error) bool {
 	return errors.As(err, &unpolled)
 }
 
-// unavailable distinguishes "can't be reached" from other failures of Temporal.
+// unavailable distinguishes "can't be reached" from other failures of Temporal, whose errors
+// for the end of a context are not those of package context.
 func (c *Client) unavailable(op string, err error) error {
-	if isAway(err) || isLate(err) {
+	var canceled *serviceerror.Canceled
+	switch {
+	case isLate(err):
+		return fmt.Errorf("%s: Temporal: %w: %w", op, ErrUnavailable, alsoError{err, context.DeadlineExceeded})
+	case isAway(err):
 		return fmt.Errorf("%s: Temporal: %w: %w", op, ErrUnavailable, err)
+	case errors.As(err, &canceled):
+		err = alsoError{err, context.Canceled}
 	}
 	return fmt.Errorf("%s: %w", op, err)
 }
+
+// alsoError is an error that matches another one too.
+type alsoError struct {
+	error
+	also error
+}
+
+func (e alsoError) Is(target error) bool { return target == e.also }
+
+func (e alsoError) Unwrap() error { return e.error }

@@ -289,6 +289,25 @@ func TestAnUpdateGoesToItsOwnLife(t *testing.T) {
 	require.Len(t, f.updates, 1)
 }
 
+// The end of a caller's context is an error of package context, whatever Temporal's client makes
+// of it.
+func TestTheEndOfAContext(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[error]error{
+		context.DeadlineExceeded: client.NewWorkflowUpdateServiceTimeoutOrCanceledError(serviceerror.NewDeadlineExceeded("late")),
+		context.Canceled:         client.NewWorkflowUpdateServiceTimeoutOrCanceledError(serviceerror.NewCanceled("gone")),
+	} {
+		f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+		f.update = func(client.UpdateWorkflowOptions) error { return err }
+		h, gerr := newClient(t, f).Get(t.Context(), "s1")
+		require.NoError(t, gerr)
+		_, got := h.Send(t.Context(), Message{Text: "hello"})
+		require.ErrorIs(t, got, want)
+		require.ErrorIs(t, got, err, "and Temporal's")
+		require.Equal(t, want == context.DeadlineExceeded, errors.Is(got, ErrUnavailable))
+	}
+}
+
 // A signal would reach the next incarnation of a reopened session; the handle
 // refuses it.
 func TestQueueOnAClosedSession(t *testing.T) {

@@ -110,7 +110,7 @@ func TestR25Procedures(t *testing.T) {
 		return next(ctx)
 	})
 	_, err = hasty.Send(ctx, session.Message{Text: "SAY too late"})
-	require.ErrorContains(t, err, "deadline exceeded")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, 3, inspection(t, h).Turns, "nothing was asked")
 }
 
