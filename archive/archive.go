@@ -15,8 +15,8 @@ import (
 
 // Options of [Open]. The zero value works if the AWS environment is set up.
 type Options struct {
-	// Folder has everything, in place of a bucket: for one machine, or one file system that all
-	// hosts and clients share. Default: there is a bucket.
+	// Folder has everything, in place of a bucket, if all hosts and clients are on one machine.
+	// Default: there is a bucket.
 	Folder string
 	// Bucket has everything; default "sojourn".
 	Bucket string
@@ -80,16 +80,19 @@ func Open(ctx context.Context, o Options) (*Archive, error) {
 		return a, nil
 	}
 	var err error
-	if a.store, err = openStore(ctx, o); err != nil {
+	if a.store, err = openStore(ctx, o, a.root); err != nil {
 		return nil, fmt.Errorf("archive: open: %w", err)
 	}
 	return a, nil
 }
 
-func openStore(ctx context.Context, o Options) (store.Store, error) {
+func openStore(ctx context.Context, o Options, root string) (store.Store, error) {
 	name := cmp.Or(o.Bucket, "sojourn")
 	switch {
 	case o.Folder != "":
+		if err := folder.CheckKey(strings.TrimSuffix(root, "/")); err != nil {
+			return nil, fmt.Errorf("prefix and namespace: %w", err)
+		}
 		return folder.Open(o.Folder)
 	case o.Client != nil:
 		return bucket.New(name, o.Client), nil

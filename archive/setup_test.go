@@ -78,6 +78,10 @@ func TestOpenRefusesNamespace(t *testing.T) {
 	t.Parallel()
 	_, err := Open(t.Context(), Options{Namespace: "a/b"})
 	require.ErrorIs(t, err, ErrInvalid)
+	for _, prefix := range []string{".hidden", "a//b", "../x"} {
+		_, err = Open(t.Context(), Options{Folder: t.TempDir(), Prefix: prefix})
+		require.ErrorContains(t, err, "want a relative path", prefix)
+	}
 }
 
 func TestMarkerOrder(t *testing.T) {

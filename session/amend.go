@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,7 +28,9 @@ func (a Amendment) configure() Configure {
 
 // Amend changes title, metadata and tags of a session, open or closed, and returns its state
 // after it. Those of a closed one are in its record, with which it is reopened. Errors: an
-// InvalidError, [ErrNotFound], [ErrNoArchive] for a closed session if the client has no archive.
+// InvalidError, [ErrNotFound], also for a session that was closed before it had a record,
+// [ErrNoArchive] for a closed session if the client has no archive. An error of the stream, which
+// tells readers of lists, comes when the change is made.
 func (c *Client) Amend(ctx context.Context, id string, a Amendment) (Snapshot, error) {
 	if err := a.configure().Validate(); err != nil {
 		return Snapshot{}, err
@@ -61,7 +64,7 @@ func (h *Handle) amendClosed(ctx context.Context, a Amendment) (Snapshot, error)
 	switch {
 	case err != nil:
 		return Snapshot{}, err
-	case known.open:
+	case known.open || known.first != h.first:
 		return h.c.Amend(ctx, h.id, a) // it was reopened meanwhile, perhaps with the record as it was
 	case h.c.o.Stream != nil:
 		err = h.c.o.Stream.Changed(ctx, h.id, stream.ChangeRenamed)
@@ -83,7 +86,7 @@ func (h *Handle) awaitRecord(ctx context.Context) error {
 	return h.c.awaitReconciled(ctx, TerminatedRun{SessionID: h.id, RunID: known.run})
 }
 
-// amend applies an amendment to a record.
+// amend applies an amendment to a record. What a newer version has in it stays.
 func amend(d *archive.ListData, a Amendment) error {
 	rec, err := RecordOf(*d)
 	if err != nil {
@@ -94,8 +97,48 @@ func amend(d *archive.ListData, a Amendment) error {
 	if err := validateBag(st.Metadata, st.Tags); err != nil {
 		return err
 	}
-	rec.Options.Title, rec.Options.Metadata, rec.Options.Tags = st.Title, st.Metadata, st.Tags
-	return rec.Apply(d)
+	d.Title, d.Metadata, d.Tags = st.Title, st.Metadata, st.Tags
+	if d.Carry, err = replaced(d.Carry, "options", func(options json.RawMessage) (json.RawMessage, error) {
+		for name, value := range map[string]any{"title": st.Title, "metadata": st.Metadata, "tags": st.Tags} {
+			if options, err = replaced(options, name, func(json.RawMessage) (json.RawMessage, error) { return json.Marshal(value) }); err != nil {
+				return nil, err
+			}
+		}
+		return options, nil
+	}); err != nil {
+		return fmt.Errorf("session %s: change its record: %w", d.ID, err)
+	}
+	return nil
+}
+
+// replaced returns a JSON object with another value for one of its fields.
+func replaced(object json.RawMessage, field string, by func(json.RawMessage) (json.RawMessage, error)) (json.RawMessage, error) {
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(object, &fields); err != nil {
+		return nil, err
+	}
+	value, err := by(fields[field])
+	if err != nil {
+		return nil, err
+	}
+	fields[field] = value
+	return json.Marshal(fields)
+}
+
+// amendedMeanwhile configures a session that was reopened with a record that was amended between
+// its reading and the start.
+func (h *Handle) amendedMeanwhile(ctx context.Context, read archive.ListData) error {
+	now, err := h.c.o.Archive.Session(ctx, h.id)
+	if err != nil || now.UpdatedAt.Equal(read.UpdatedAt) {
+		return err
+	}
+	change := Configure{Title: &now.Title, Tags: now.Tags, Metadata: map[string]json.RawMessage{}}
+	for key := range read.Metadata {
+		change.Metadata[key] = json.RawMessage("null")
+	}
+	maps.Copy(change.Metadata, now.Metadata)
+	_, err = h.Configure(ctx, change)
+	return err
 }
 
 // Amended replaces the title, metadata and tags with those of the record: its workflow has those
@@ -105,8 +148,9 @@ func (i *Inspection) Amended(d archive.ListData) {
 }
 
 // amendedSince replaces the title and tags of a page's closed sessions with those of their
-// records: Temporal has those with which they were closed. A fault says why it could not.
-func (c *Client) amendedSince(ctx context.Context, page []Summary) (fault string) {
+// records: Temporal has those with which they were closed. The record of one that was terminated
+// is older than that until its cleanup has written it. A fault says why it could not.
+func (c *Client) amendedSince(ctx context.Context, listed []*described, page []Summary) (fault string) {
 	if c.o.Archive == nil {
 		return ""
 	}
@@ -115,23 +159,29 @@ func (c *Client) amendedSince(ctx context.Context, page []Summary) (fault string
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(describesAtOnce)
 	for i := range page {
-		if page[i].ClosedAt.IsZero() {
+		s := &page[i]
+		if s.ClosedAt.IsZero() {
 			continue
 		}
+		terminated := TerminationOf(listed[i].GetWorkflowExecutionInfo().GetStatus()) != ""
 		g.Go(func() error {
-			data, err := c.o.Archive.Session(ctx, page[i].SessionID)
+			data, err := c.o.Archive.Session(ctx, s.SessionID)
 			switch {
 			case errors.Is(err, archive.ErrNotFound): // it closed before a worker had begun it
 				return nil
+			case errors.Is(err, archive.ErrCorrupt): // the others are none the worse
+				s.Damage = err.Error()
+				return nil
 			case err != nil:
 				return err
+			case !terminated || data.UpdatedAt.After(s.ClosedAt):
+				s.Title, s.Tags = data.Title, data.Tags
 			}
-			page[i].Title, page[i].Tags = data.Title, data.Tags
 			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return fmt.Sprintf("titles and tags of closed sessions are as they were closed: %v", err)
+		return fmt.Sprintf("some titles and tags of closed sessions may be as they were closed: %v", err)
 	}
 	return ""
 }

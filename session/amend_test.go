@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -95,6 +96,43 @@ func TestAmendWhileItIsReopened(t *testing.T) {
 	require.Equal(t, title, *f.updates[1].Args[0].(Configure).Title)
 }
 
+// One that is amended while it is reopened, behind the reading of its record, is configured when
+// it is open.
+func TestReopenedWhileItIsAmended(t *testing.T) {
+	t.Parallel()
+	f, c, _ := closedSession(t)
+	title := "after"
+	c.o.OnBeforeRestore = func(ctx context.Context, id string, _ *Record) (bool, error) {
+		_, err := c.Amend(ctx, id, Amendment{Title: &title, Metadata: map[string]json.RawMessage{"a": json.RawMessage(`null`), "b": json.RawMessage(`2`)}})
+		return true, err
+	}
+	f.update = func(client.UpdateWorkflowOptions) error {
+		if len(f.started) > 0 {
+			return nil
+		}
+		return serviceerror.NewNotFound("completed")
+	}
+	_, err := c.Open(t.Context(), "s1", Options{})
+	require.NoError(t, err)
+	require.Equal(t, "before", f.started[0].Options.Title, "what was read")
+	change := f.updates[len(f.updates)-1].Args[0].(Configure)
+	require.Equal(t, title, *change.Title)
+	require.Equal(t, map[string]json.RawMessage{"a": json.RawMessage(`null`), "b": json.RawMessage(`2`)}, change.Metadata)
+}
+
+// What a newer version has put into a record stays there.
+func TestAnAmendmentKeepsWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	title := "after"
+	d := archive.ListData{ID: "s1", Carry: json.RawMessage(`{"options":{"agent":"claude","title":"before","tags":["x"],"future":{"a":1}},"native":1,"later":[2]}`)}
+	require.NoError(t, amend(&d, Amendment{Title: &title}))
+	require.JSONEq(t, `{"options":{"agent":"claude","title":"after","tags":["x"],"metadata":null,"future":{"a":1}},"native":1,"later":[2]}`, string(d.Carry))
+	require.Equal(t, title, d.Title)
+	rec, err := RecordOf(d)
+	require.NoError(t, err)
+	require.Equal(t, title, rec.Options.Title)
+}
+
 // A list without an archive has closed sessions as they were, and says so.
 func TestListOfClosedSessions(t *testing.T) {
 	t.Parallel()
@@ -112,6 +150,12 @@ func TestListOfClosedSessions(t *testing.T) {
 	require.Empty(t, page.Faults)
 	require.Equal(t, "after", page.Sessions[0].Title)
 	require.Equal(t, []string{"done"}, page.Sessions[0].Tags)
+
+	terminated := execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, nil)
+	terminated.CloseTime = timestamppb.New(time.Now().Add(time.Hour))
+	page = Page{Sessions: []Summary{{SessionID: "s1", Title: "at its end", ClosedAt: terminated.CloseTime.AsTime()}}}
+	require.Empty(t, c.amendedSince(t.Context(), []*described{{WorkflowExecutionInfo: terminated}}, page.Sessions))
+	require.Equal(t, "at its end", page.Sessions[0].Title, "the record is older than the end of a terminated one")
 
 	way.away = errors.New("no way to the store")
 	page, err = c.List(t.Context(), ListOptions{})

@@ -79,13 +79,16 @@ func (c *Client) Create(ctx context.Context, id string, o Options) (*Handle, err
 	return c.created(ctx, id, &o, func(ctx context.Context) (*Handle, error) { return c.create(ctx, id, o) })
 }
 
-// created makes a session through the client's interceptors.
-func (c *Client) created(ctx context.Context, id string, o *Options, make func(context.Context) (*Handle, error)) (*Handle, error) {
+// created makes a session through the client's interceptors, once.
+func (c *Client) created(ctx context.Context, id string, o *Options, start func(context.Context) (*Handle, error)) (*Handle, error) {
 	made := &Handle{}
 	call := &Call{Operation: OperationCreate, SessionID: id, Request: o, Reply: made}
 	err := intercepted(ctx, c.o.Interceptors, call, func(ctx context.Context) error {
-		h, err := make(ctx)
-		if err == nil {
+		if made.c != nil {
+			return nil
+		}
+		h, err := start(ctx)
+		if err == nil && h != nil {
 			*made = *h
 		}
 		return err
@@ -120,10 +123,17 @@ func (c *Client) Run(ctx context.Context, o Options, m Message) (*Handle, Receip
 	if m.ID == "" {
 		m.ID = uuid.NewString()
 	}
-	rec := Receipt{SessionID: id, MessageID: m.ID, ExecutionID: FirstExecution}
+	message := m.ID
+	rec := Receipt{SessionID: id, MessageID: message, ExecutionID: FirstExecution}
 	h, err := c.created(ctx, id, &o, func(ctx context.Context) (h *Handle, err error) {
 		call := &Call{Operation: OperationSend, SessionID: id, Request: &m, Reply: &rec}
-		err = intercepted(ctx, c.o.Interceptors, call, func(ctx context.Context) error { h, err = c.run(ctx, id, o, m); return err })
+		err = intercepted(ctx, c.o.Interceptors, call, func(ctx context.Context) (err error) {
+			if h == nil {
+				m.ID = message
+				h, err = c.run(ctx, id, o, m)
+			}
+			return err
+		})
 		return h, err
 	})
 	return h, rec, err
@@ -246,7 +256,7 @@ func (c *Client) lookup(ctx context.Context, id string) (found, error) {
 	}
 	var missing *serviceerror.NotFound
 	if err != nil && !errors.As(err, &missing) {
-		return found{}, c.unavailable("look up session "+id, err)
+		return found{}, c.unavailable(ctx, "look up session "+id, err)
 	}
 	if c.o.Archive == nil {
 		return found{}, fmt.Errorf("session %s: %w", id, ErrNotFound)
@@ -267,7 +277,7 @@ func (c *Client) awaitReconciled(ctx context.Context, run TerminatedRun) error {
 		return err
 	}
 	if err := c.o.Temporal.GetWorkflow(ctx, reconcileID(run), "").Get(ctx, nil); err != nil {
-		return c.unavailable("clean up after session "+run.SessionID, err)
+		return c.unavailable(ctx, "clean up after session "+run.SessionID, err)
 	}
 	return nil
 }
@@ -292,10 +302,16 @@ func (c *Client) reopen(ctx context.Context, id string) (*Handle, error) {
 		rec.Options.Sandbox = SandboxOwn // it has no parent any more
 	}
 	h, err := c.start(ctx, Input{SessionID: id, Options: rec.Options, CreatedAt: data.CreatedAt, Reopened: true, LastSeq: rec.LastSeq, Executions: rec.Executions})
-	if err == nil && c.o.OnAfterRestore != nil {
+	if err != nil {
+		return nil, err
+	}
+	if err := h.amendedMeanwhile(ctx, data); err != nil {
+		return nil, fmt.Errorf("reopen session %s: what was amended meanwhile: %w", id, err)
+	}
+	if c.o.OnAfterRestore != nil {
 		c.o.OnAfterRestore(ctx, h)
 	}
-	return h, err
+	return h, nil
 }
 
 // beforeRestore calls the hook, if one is set. The options that it returns are
@@ -332,7 +348,7 @@ func (c *Client) start(ctx context.Context, in Input) (*Handle, error) {
 		return nil, fmt.Errorf("session %s: %w", in.SessionID, ErrExists)
 	}
 	if err != nil {
-		return nil, c.unavailable("start session "+in.SessionID, err)
+		return nil, c.unavailable(ctx, "start session "+in.SessionID, err)
 	}
 	return &Handle{c: c, id: in.SessionID, first: run.GetRunID()}, nil
 }
@@ -380,16 +396,14 @@ func isUnpolled(err error) bool {
 }
 
 // unavailable distinguishes "can't be reached" from other failures of Temporal, whose errors
-// for the end of a context are not those of package context.
-func (c *Client) unavailable(op string, err error) error {
-	var canceled *serviceerror.Canceled
-	switch {
-	case isLate(err):
-		return fmt.Errorf("%s: Temporal: %w: %w", op, ErrUnavailable, alsoError{err, context.DeadlineExceeded})
-	case isAway(err):
+// for the end of the caller's context are not those of package context.
+func (c *Client) unavailable(ctx context.Context, op string, err error) error {
+	away := isAway(err) || isLate(err)
+	if ended := ctx.Err(); ended != nil {
+		err = alsoError{err, ended}
+	}
+	if away {
 		return fmt.Errorf("%s: Temporal: %w: %w", op, ErrUnavailable, err)
-	case errors.As(err, &canceled):
-		err = alsoError{err, context.Canceled}
 	}
 	return fmt.Errorf("%s: %w", op, err)
 }

@@ -290,21 +290,34 @@ func TestAnUpdateGoesToItsOwnLife(t *testing.T) {
 }
 
 // The end of a caller's context is an error of package context, whatever Temporal's client makes
-// of it.
+// of it; what is late by itself is not.
 func TestTheEndOfAContext(t *testing.T) {
 	t.Parallel()
-	for want, err := range map[error]error{
-		context.DeadlineExceeded: client.NewWorkflowUpdateServiceTimeoutOrCanceledError(serviceerror.NewDeadlineExceeded("late")),
-		context.Canceled:         client.NewWorkflowUpdateServiceTimeoutOrCanceledError(serviceerror.NewCanceled("gone")),
+	late := client.NewWorkflowUpdateServiceTimeoutOrCanceledError(serviceerror.NewDeadlineExceeded("late"))
+	gone := client.NewWorkflowUpdateServiceTimeoutOrCanceledError(serviceerror.NewCanceled("gone"))
+	past, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx         context.Context
+		err, want   error
+		unavailable bool
+	}{
+		"its deadline": {past, late, context.DeadlineExceeded, true},
+		"canceled":     {canceled, gone, context.Canceled, false},
+		"only late":    {t.Context(), late, nil, true},
 	} {
 		f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-		f.update = func(client.UpdateWorkflowOptions) error { return err }
-		h, gerr := newClient(t, f).Get(t.Context(), "s1")
-		require.NoError(t, gerr)
-		_, got := h.Send(t.Context(), Message{Text: "hello"})
-		require.ErrorIs(t, got, want)
-		require.ErrorIs(t, got, err, "and Temporal's")
-		require.Equal(t, want == context.DeadlineExceeded, errors.Is(got, ErrUnavailable))
+		f.update = func(client.UpdateWorkflowOptions) error { return c.err }
+		h, err := newClient(t, f).Get(t.Context(), "s1")
+		require.NoError(t, err)
+		_, err = h.Send(c.ctx, Message{Text: "hello"})
+		require.ErrorIs(t, err, c.err, name)
+		require.Equal(t, c.unavailable, errors.Is(err, ErrUnavailable), name)
+		for _, of := range []error{context.DeadlineExceeded, context.Canceled} {
+			require.Equal(t, of == c.want, errors.Is(err, of), "%s: %s", name, of)
+		}
 	}
 }
 

@@ -174,7 +174,7 @@ func (c *Client) refresh(ctx context.Context, page []*workflowpb.WorkflowExecuti
 			case errors.As(err, &missing):
 				return nil
 			case err != nil:
-				return c.unavailable(fmt.Sprintf("look up session %s", id.GetWorkflowId()), err)
+				return c.unavailable(ctx, fmt.Sprintf("look up session %s", id.GetWorkflowId()), err)
 			}
 			now[i] = d
 			return nil

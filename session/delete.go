@@ -45,7 +45,7 @@ func (c *Client) Delete(ctx context.Context, id string) error {
 		return err
 	}
 	if err := c.deleteRuns(ctx, id, known.run); err != nil {
-		return c.unavailable("delete session "+id, err)
+		return c.unavailable(ctx, "delete session "+id, err)
 	}
 	return c.o.Stream.Changed(ctx, id, stream.ChangeDeleted)
 }

@@ -233,7 +233,7 @@ func ExampleHandle_Listen() {
 	ctx, h := context.Background(), opened()
 	err := h.Listen(ctx, 0, session.Callbacks{
 		OnTickStart: func(tick int, execution string) { fmt.Printf("model call %d\n", tick) },
-		OnComplete:  func(r session.Result) { fmt.Println(r.Result.Response) },
+		OnComplete:  func(r session.Result) { fmt.Println(r.ExecutionID, r.Outcome) },
 		OnError:     func(err error) { fmt.Println(err) },
 	})
 	if err != nil {

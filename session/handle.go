@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,8 +43,12 @@ func (h *Handle) Send(ctx context.Context, m Message) (rec Receipt, err error) {
 	if m.ID == "" {
 		m.ID = uuid.NewString()
 	}
+	id := m.ID
 	call := &Call{Operation: OperationSend, Request: &m, Reply: &rec}
-	err = h.intercepted(ctx, call, func(ctx context.Context) error { return h.send(ctx, m, &rec) })
+	err = h.intercepted(ctx, call, func(ctx context.Context) error {
+		m.ID = id
+		return h.send(ctx, m, &rec)
+	})
 	return rec, err
 }
 
@@ -68,7 +73,11 @@ func (h *Handle) Queue(ctx context.Context, m Message) error {
 	if m.ID == "" {
 		m.ID = uuid.NewString()
 	}
-	return h.intercepted(ctx, &Call{Operation: OperationQueue, Request: &m}, func(ctx context.Context) error { return h.queue(ctx, m) })
+	id := m.ID
+	return h.intercepted(ctx, &Call{Operation: OperationQueue, Request: &m}, func(ctx context.Context) error {
+		m.ID = id
+		return h.queue(ctx, m)
+	})
 }
 
 func (h *Handle) queue(ctx context.Context, m Message) error {
@@ -92,17 +101,24 @@ func (h *Handle) Render(ctx context.Context, o Configure) (reply RenderReply, er
 
 // Interrupt stops the running turn and those of all children. It returns when the
 // session has accepted it; query:interrupted follows when the agent is quiet.
-func (h *Handle) Interrupt(ctx context.Context, req InterruptRequest) (InterruptReply, error) {
-	if err := req.Validate(); err != nil {
-		return InterruptReply{}, err
-	}
-	if req.Message != nil && req.Message.ID == "" {
+func (h *Handle) Interrupt(ctx context.Context, req InterruptRequest) (reply InterruptReply, err error) {
+	id := uuid.NewString()
+	if req.Message != nil {
 		m := *req.Message
-		m.ID = uuid.NewString()
-		req.Message = &m
+		id = cmp.Or(m.ID, id)
+		m.ID, req.Message = id, &m
 	}
-	var reply InterruptReply
-	return reply, h.update(ctx, UpdateInterrupt, "", &reply, req)
+	call := &Call{Operation: OperationInterrupt, Request: &req, Reply: &reply}
+	err = h.intercepted(ctx, call, func(ctx context.Context) error {
+		if req.Message != nil {
+			req.Message.ID = id
+		}
+		if err := req.Validate(); err != nil {
+			return err
+		}
+		return h.update(ctx, UpdateInterrupt, "", &reply, req)
+	})
+	return reply, err
 }
 
 // ClearAbort clears the mark that an interrupt left.
@@ -119,8 +135,12 @@ func (h *Handle) Spawn(ctx context.Context, req SpawnRequest) (reply SpawnReply,
 	if req.Message.ID == "" {
 		req.Message.ID = uuid.NewString()
 	}
+	id, message := req.ID, req.Message.ID
 	call := &Call{Operation: OperationSpawn, Request: &req, Reply: &reply}
-	err = h.intercepted(ctx, call, func(ctx context.Context) error { return h.spawn(ctx, req, &reply) })
+	err = h.intercepted(ctx, call, func(ctx context.Context) error {
+		req.ID, req.Message.ID = id, message
+		return h.spawn(ctx, req, &reply)
+	})
 	return reply, err
 }
 
@@ -255,7 +275,7 @@ func (h *Handle) awaitClosed(ctx context.Context) error {
 		var missing *serviceerror.NotFound
 		var ended *temporal.WorkflowExecutionError
 		if err != nil && !errors.As(err, &missing) && !errors.As(err, &ended) {
-			return h.c.unavailable("close session "+h.id, err)
+			return h.c.unavailable(ctx, "close session "+h.id, err)
 		}
 		// A run may have ended by an operator's reset, which started another.
 		known, err := h.c.lookup(ctx, h.id)
@@ -401,7 +421,7 @@ func (h *Handle) failed(ctx context.Context, name string, err error) error {
 		return fmt.Errorf("session %s: %s: %w", h.id, name, named)
 	}
 	if !gone(err) {
-		return h.c.unavailable(fmt.Sprintf("session %s: %s", h.id, name), err)
+		return h.c.unavailable(ctx, fmt.Sprintf("session %s: %s", h.id, name), err)
 	}
 	if _, lerr := h.c.lookup(ctx, h.id); lerr != nil {
 		return lerr

@@ -10,12 +10,14 @@ type Operation string
 
 // The operations that are intercepted, with what Request and Reply of their Call point at.
 const (
-	OperationCreate Operation = "create" // *Options, *Handle
-	OperationSend   Operation = "send"   // *Message, *Receipt
-	OperationQueue  Operation = "queue"  // *Message, none
-	OperationRender Operation = "render" // *Configure, *RenderReply
-	OperationSpawn  Operation = "spawn"  // *SpawnRequest, *SpawnReply
-	OperationClose  Operation = "close"  // none, none
+	OperationCreate    Operation = "create"     // *Options, *Handle
+	OperationSend      Operation = "send"       // *Message, *Receipt
+	OperationQueue     Operation = "queue"      // *Message, none
+	OperationRender    Operation = "render"     // *Configure, *RenderReply
+	OperationSpawn     Operation = "spawn"      // *SpawnRequest, *SpawnReply
+	OperationInterrupt Operation = "interrupt"  // *InterruptRequest, *InterruptReply
+	OperationEditQueue Operation = "edit-queue" // *QueueEdit, *Snapshot
+	OperationClose     Operation = "close"      // none, none
 )
 
 // Call is an operation as an Interceptor has it.
@@ -23,15 +25,17 @@ type Call struct {
 	Operation Operation
 	SessionID string
 	// Request points at what is asked; nil for none. An interceptor may change it before it
-	// continues: what it becomes is validated as if the caller had asked it.
+	// continues: what it becomes is validated as if the caller had asked it. The ids of messages
+	// and of children stay as they are.
 	Request any
 	// Reply points at what is returned, which is set when the call has continued; nil for none.
 	Reply any
 }
 
 // Interceptor is called in place of an operation. It continues by next, with a context of its
-// own if it wants, and may do so again: a message keeps its id, so it is accepted once. If it
-// returns an error without next, nothing is asked. It must be safe for concurrent use.
+// own if it wants, and may do so again: a message keeps its id, so it is accepted once, unless it
+// is changed in between, which is refused. If it does not continue, nothing is asked, and the
+// caller has its error and what it has put into Reply. It must be safe for concurrent use.
 type Interceptor func(ctx context.Context, call *Call, next func(context.Context) error) error
 
 // Use returns a handle of the same session whose operations pass through the interceptors, the

@@ -61,6 +61,9 @@ type ListOptions struct {
 	Query string
 	// Children includes spawned sessions. Default: they are left out.
 	Children bool
+	// Retained leaves out the sessions that Temporal no longer retains, which only the archive
+	// has. Default: they come last.
+	Retained bool
 	// PageSize. Default: 50, at most 1000.
 	PageSize int
 	// PageToken is the last page's Next. Default: the first page.
@@ -73,7 +76,7 @@ type Page struct {
 	// Next is the token of the next page; "" when this is the last.
 	Next string `json:"next,omitempty"`
 	// Faults describe what could not be read. Titles and tags of closed sessions, which can
-	// be changed, are in the archive; without it they are as they were at the close.
+	// be changed, are in the archive; without it they may be as they were at the close.
 	Faults []string `json:"faults,omitempty"`
 }
 
@@ -137,7 +140,7 @@ func (c *Client) listTemporal(ctx context.Context, o ListOptions, token pageToke
 		PageSize: int32(o.PageSize), NextPageToken: token.Temporal, Query: listQuery(o),
 	})
 	if err != nil {
-		return Page{}, c.unavailable("list sessions", err)
+		return Page{}, c.unavailable(ctx, "list sessions", err)
 	}
 	page := Page{Sessions: []Summary{}}
 	listed, err := c.newestRuns(ctx, reply.GetExecutions())
@@ -151,12 +154,12 @@ func (c *Client) listTemporal(ctx context.Context, o ListOptions, token pageToke
 		}
 		page.Sessions = append(page.Sessions, s)
 	}
-	if fault := c.amendedSince(ctx, page.Sessions); fault != "" {
+	if fault := c.amendedSince(ctx, listed, page.Sessions); fault != "" {
 		page.Faults = append(page.Faults, fault)
 	}
 	next := pageToken{Temporal: reply.GetNextPageToken()}
 	if len(next.Temporal) == 0 {
-		if o.Query != "" || c.o.Archive == nil {
+		if o.Query != "" || o.Retained || c.o.Archive == nil {
 			return page, nil
 		}
 		next.InS3 = true
@@ -264,7 +267,7 @@ func (c *Client) retained(ctx context.Context, ids []string) (map[string]string,
 			PageSize: 1000, NextPageToken: token, Query: "WorkflowId IN ('" + strings.Join(ids, "','") + "')",
 		})
 		if err != nil {
-			return nil, c.unavailable("list sessions", err)
+			return nil, c.unavailable(ctx, "list sessions", err)
 		}
 		for _, info := range reply.GetExecutions() {
 			id := info.GetExecution().GetWorkflowId()

@@ -19,11 +19,13 @@ type Callbacks struct {
 	// OnTickEnd is called when the next call begins or the execution ends; usage is what the
 	// agent reported of the call, nil for nothing.
 	OnTickEnd func(tick int, usage *event.Usage)
-	// OnToolConfirmation is called when a tool call waits for a person; Handle.RespondTo
-	// answers.
+	// OnToolConfirmation is called when a tool call, or a question, needs an answer, which
+	// Handle.RespondTo gives. It is called for those too that the session's rules answer at
+	// once, and for those of the past that were answered: Client.Requests has the open ones.
 	OnToolConfirmation func(event.Event)
 	// OnComplete is called when an execution has been answered or interrupted. A long answer
-	// is truncated, as Result.Result reports; Handle.Wait has it whole.
+	// is truncated, as Result.Result reports, which is nil for an execution that never ran;
+	// Handle.Wait has it whole.
 	OnComplete func(Result)
 	// OnError is called when an execution has failed, and with faults that are no block of the
 	// conversation.
@@ -32,7 +34,7 @@ type Callbacks struct {
 
 // Listen calls back with the session's events after a sequence number until the session is
 // closed; the receipt of a message has the number before its own. Executions that began before
-// have no ticks here. An error is the context's, or a gap.
+// have no ticks here. Its errors are those of Events.
 func (h *Handle) Listen(ctx context.Context, after uint64, c Callbacks) error {
 	to := []*listener{{Callbacks: c}}
 	if h.c.o.Callbacks != nil {
@@ -112,10 +114,10 @@ func (l *listener) endTick() {
 }
 
 func (l *listener) end(q event.Query, how Outcome) {
-	if l.execution == q.ExecutionID {
+	if l.execution == q.ExecutionID { // else of one that waited, and was cancelled
 		l.endTick()
+		l.execution, l.tick, l.usage = "", 0, nil
 	}
-	l.execution, l.tick, l.usage = "", 0, nil
 	message := ""
 	if len(q.MessageIDs) > 0 {
 		message = q.MessageIDs[0]

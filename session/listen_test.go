@@ -1,14 +1,10 @@
 package session
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/client"
 
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -49,9 +45,13 @@ func TestTicksOfAListener(t *testing.T) {
 		"said again":            {[]event.Event{begin("x1"), tick, took("a", 3), took("a", 4), took("b", 1), end}, []string{"x1/1", "1 took 5", "x1 completed m1"}},
 		"resumed":               {[]event.Event{begin("x1"), tick, begin("x1"), tick, end}, []string{"x1/1", "1 took -1", "x1/2", "2 took -1", "x1 completed m1"}},
 		"the beginning is past": {[]event.Event{tick, took("a", 3), tick, end}, []string{"x1 completed m1"}},
-		"no calls reported":     {[]event.Event{begin("x1"), took("a", 3), end}, []string{"x1 completed m1"}},
-		"of a native subagent":  {[]event.Event{begin("x1"), within("sub", tick.Payload), end}, []string{"x1 completed m1"}},
-		"it never ran":          {[]event.Event{of(event.QueryInterrupted{Query: event.Query{ExecutionID: "x2", MessageIDs: []string{"m2"}}})}, []string{"x2 interrupted m2"}},
+		"another is cancelled": {
+			[]event.Event{begin("x1"), tick, of(event.QueryInterrupted{Query: event.Query{ExecutionID: "x2", MessageIDs: []string{"m3"}}}), tick, end},
+			[]string{"x1/1", "x2 interrupted m3", "1 took -1", "x1/2", "2 took -1", "x1 completed m1"},
+		},
+		"no calls reported":    {[]event.Event{begin("x1"), took("a", 3), end}, []string{"x1 completed m1"}},
+		"of a native subagent": {[]event.Event{begin("x1"), within("sub", tick.Payload), end}, []string{"x1 completed m1"}},
+		"it never ran":         {[]event.Event{of(event.QueryInterrupted{Query: event.Query{ExecutionID: "x2", MessageIDs: []string{"m2"}}})}, []string{"x2 interrupted m2"}},
 		"it failed": {
 			[]event.Event{begin("x1"), tick, of(event.QueryFailed{Query: event.Query{ExecutionID: "x1", Error: &event.ErrorInfo{Message: "no"}}})},
 			[]string{"x1/1", "1 took -1", "execution x1 failed: no"},
@@ -70,48 +70,4 @@ func of(p event.Payload) event.Event { return within(event.Main, p) }
 
 func within(conversation string, p event.Payload) event.Event {
 	return event.Event{Payload: p, Context: event.Context{SessionID: "s1", ConversationID: conversation}}
-}
-
-// What an interceptor changes is validated as if it had been asked, and one that does not
-// continue makes nothing.
-func TestInterceptedCreate(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	by := func(i Interceptor) *Client {
-		c := newClient(t, &fakeTemporal{})
-		c.o.Interceptors = []Interceptor{i}
-		return c
-	}
-	h, err := by(func(ctx context.Context, call *Call, next func(context.Context) error) error {
-		call.Request.(*Options).Title = "changed"
-		return next(ctx)
-	}).Create(ctx, "s1", Options{Agent: "claude"})
-	require.NoError(t, err)
-	require.Equal(t, "changed", h.c.o.Temporal.(*fakeTemporal).started[0].Options.Title)
-
-	_, err = by(func(ctx context.Context, call *Call, next func(context.Context) error) error {
-		call.Request.(*Options).Agent = "none"
-		return next(ctx)
-	}).Create(ctx, "s1", Options{Agent: "claude"})
-	refuses(t, "agent", err)
-
-	c := by(func(context.Context, *Call, func(context.Context) error) error { return nil })
-	_, err = c.Create(ctx, "s1", Options{Agent: "claude"})
-	require.ErrorContains(t, err, "session s1: an interceptor neither continued nor said why")
-	require.Empty(t, c.o.Temporal.(*fakeTemporal).started)
-}
-
-// An interceptor may try again: a message keeps its id.
-func TestAnInterceptorTriesAgain(t *testing.T) {
-	t.Parallel()
-	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-	f.update = func(client.UpdateWorkflowOptions) error { return nil }
-	h, err := newClient(t, f).Get(t.Context(), "s1")
-	require.NoError(t, err)
-	_, err = h.Use(func(ctx context.Context, _ *Call, next func(context.Context) error) error {
-		return errors.Join(next(ctx), next(ctx))
-	}).Send(t.Context(), Message{Text: "hello"})
-	require.NoError(t, err)
-	require.Len(t, f.updates, 2)
-	require.Equal(t, f.updates[0].UpdateID, f.updates[1].UpdateID)
 }

@@ -50,7 +50,7 @@ func (h *Handle) progress(ctx context.Context) (Progress, error) {
 func (h *Handle) describe(ctx context.Context) (*described, error) {
 	d, err := h.c.o.Temporal.DescribeWorkflowExecution(ctx, h.id, "")
 	if err != nil {
-		return nil, h.c.unavailable(fmt.Sprintf("ask what session %s waits for", h.id), err)
+		return nil, h.c.unavailable(ctx, fmt.Sprintf("ask what session %s waits for", h.id), err)
 	}
 	return d, nil
 }

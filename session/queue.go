@@ -206,12 +206,15 @@ func (m Message) Digest() string {
 
 // EditQueue changes a queued message, and returns the session's state after it,
 // with its queue.
-func (h *Handle) EditQueue(ctx context.Context, e QueueEdit) (Snapshot, error) {
-	if err := e.Validate(); err != nil {
-		return Snapshot{}, err
-	}
-	var s Snapshot
-	return s, h.update(ctx, UpdateEditQueue, "", &s, e)
+func (h *Handle) EditQueue(ctx context.Context, e QueueEdit) (s Snapshot, err error) {
+	call := &Call{Operation: OperationEditQueue, Request: &e, Reply: &s}
+	err = h.intercepted(ctx, call, func(ctx context.Context) error {
+		if err := e.Validate(); err != nil {
+			return err
+		}
+		return h.update(ctx, UpdateEditQueue, "", &s, e)
+	})
+	return s, err
 }
 
 // Messages returns the waiting messages, in order; it is never nil.

@@ -93,7 +93,7 @@ func (c *Client) showUnbegun(ctx context.Context, id string, missing error) (Con
 	}
 	d, err := c.o.Temporal.DescribeWorkflowExecution(ctx, id, "")
 	if err != nil {
-		return Conversation{}, c.unavailable("show session "+id, err)
+		return Conversation{}, c.unavailable(ctx, "show session "+id, err)
 	}
 	s, err := summary(d)
 	return Conversation{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -75,7 +76,7 @@ func (c *cli) list(ctx context.Context, f listFlags) error {
 func collect(ctx context.Context, sc *session.Client, f listFlags) (found session.Page, err error) {
 	found.Sessions = []session.Summary{}
 	seen := map[string]bool{}
-	o := session.ListOptions{Query: f.query, Children: f.all}
+	o := session.ListOptions{Query: f.query, Children: f.all, Retained: !f.all}
 	for len(found.Sessions) < f.limit {
 		o.PageSize = min(f.limit-len(found.Sessions), 1000)
 		page, err := listPage(ctx, sc, o)
@@ -85,7 +86,11 @@ func collect(ctx context.Context, sc *session.Client, f listFlags) (found sessio
 		if err != nil {
 			return found, err
 		}
-		found.Faults = append(found.Faults, page.Faults...)
+		for _, fault := range page.Faults {
+			if !slices.Contains(found.Faults, fault) {
+				found.Faults = append(found.Faults, fault)
+			}
+		}
 		for _, s := range page.Sessions {
 			// Each incarnation of a reopened session is a separate run; the newest comes
 			// first and represents it.

@@ -186,10 +186,10 @@ func (c *cli) show(ctx context.Context, id string, from session.From, part sessi
 		c.warn("%s", fault)
 	}
 	said := len(conv.State.Blocks) + len(conv.State.Subagents)
-	conv.State.Blocks = part.Of(conv.State.Blocks)
 	if how.frames {
 		conv.State = frame.State(conv.State)
 	}
+	conv.State.Blocks = part.Of(conv.State.Blocks)
 	switch {
 	case how.messages:
 		return c.printJSON(conv.Record())

@@ -12,6 +12,8 @@ import (
 // names is a vocabulary. Types that it does not have keep their own names.
 type names struct {
 	start, delta, update, complete, metadata event.Type
+	// placed means that what is said of blocks has the session and the conversation in it.
+	placed bool
 	// status is what runs for the session, file a file that was written, created a new session,
 	// and changed that lists of sessions have to be read again.
 	status, file, created, changed event.Type
@@ -22,8 +24,8 @@ var vocabularies = map[string]names{
 	"v1": {start: "block_start", delta: "text_delta", update: "block_update", complete: "block_complete", metadata: "metadata_update"},
 	"v2": {
 		start: "session:block:start", delta: "session:block:delta", update: "session:block:update", complete: "session:block:complete",
-		metadata: "metadata:update",
-		status:   "session:status", file: "session:file:modified", created: "session:created", changed: "sessions:changed",
+		metadata: "metadata:update", placed: true,
+		status: "session:status", file: "session:file:modified", created: "session:created", changed: "sessions:changed",
 	},
 }
 
@@ -47,20 +49,42 @@ func New(version string) (*Translator, error) {
 
 // The payloads of the older events.
 type (
+	place struct {
+		SessionID      string `json:"sessionId"`
+		ConversationID string `json:"conversationId"`
+	}
 	start struct {
+		*place
 		Block event.Block `json:"block"`
 	}
+	delta struct {
+		*place
+		event.BlockDelta
+	}
 	update struct {
+		*place
 		BlockID string      `json:"blockId"`
 		Updates event.Block `json:"updates"`
 	}
 	complete struct {
+		*place
 		BlockID string      `json:"blockId"`
 		Block   event.Block `json:"block"`
 	}
 	status struct {
-		SessionID string         `json:"sessionId"`
-		Runtime   *event.Runtime `json:"runtime"`
+		SessionID string  `json:"sessionId"`
+		Runtime   runtime `json:"runtime"`
+	}
+	runtime struct {
+		IsLoaded bool     `json:"isLoaded"`
+		Sandbox  *sandbox `json:"sandbox"`
+	}
+	// sandbox has the time of the last check in milliseconds since 1970; 0 for none.
+	sandbox struct {
+		SandboxID       string `json:"sandboxId"`
+		Status          string `json:"status"`
+		RestartCount    int    `json:"restartCount"`
+		LastHealthCheck int64  `json:"lastHealthCheck"`
 	}
 	file struct {
 		SessionID string     `json:"sessionId"`
@@ -80,7 +104,7 @@ func (o *Translator) Events(ev event.Event) ([]event.Event, error) {
 	case event.BlockUpsert:
 		return o.upsert(ev.Context, p.Block)
 	case event.BlockDelta:
-		return o.renamed(ev.Context, o.names.delta, p)
+		return o.renamed(ev.Context, o.names.delta, delta{o.place(ev.Context), p})
 	case event.MetadataUpdate:
 		return o.renamed(ev.Context, o.names.metadata, p)
 	}
@@ -98,7 +122,7 @@ func (o *Translator) ofSession(ev event.Event) ([]event.Event, error) {
 	switch p := ev.Payload.(type) {
 	case event.Status:
 		if p.Runtime != nil {
-			return o.renamed(ev.Context, o.names.status, status{id, p.Runtime})
+			return o.renamed(ev.Context, o.names.status, status{id, runtimeOf(*p.Runtime)})
 		}
 	case event.FileCreated:
 		return o.renamed(ev.Context, o.names.file, file{id, p.File})
@@ -129,13 +153,31 @@ func (o *Translator) changing(c event.Context, events ...event.Event) ([]event.E
 	return append(events, changed...), err
 }
 
+func (o *Translator) place(c event.Context) *place {
+	if !o.names.placed {
+		return nil
+	}
+	return &place{c.SessionID, c.Conversation()}
+}
+
+func runtimeOf(r event.Runtime) runtime {
+	out := runtime{IsLoaded: r.IsLoaded}
+	if s := r.Sandbox; s != nil {
+		out.Sandbox = &sandbox{SandboxID: s.SandboxID, Status: s.Status, RestartCount: s.RestartCount}
+		if !s.LastHealthCheck.IsZero() {
+			out.Sandbox.LastHealthCheck = s.LastHealthCheck.UnixMilli()
+		}
+	}
+	return out
+}
+
 func (o *Translator) upsert(c event.Context, b event.Block) ([]event.Event, error) {
 	key := [2]string{c.Conversation(), b.ID}
 	fresh := !o.begun[key]
 	o.begun[key] = true
 	var out []event.Event
 	if fresh {
-		started, err := o.renamed(c, o.names.start, start{b})
+		started, err := o.renamed(c, o.names.start, start{o.place(c), b})
 		if err != nil || b.Status != event.StatusComplete {
 			return started, err
 		}
@@ -144,9 +186,9 @@ func (o *Translator) upsert(c event.Context, b event.Block) ([]event.Event, erro
 	var last []event.Event
 	var err error
 	if b.Status == event.StatusComplete {
-		last, err = o.renamed(c, o.names.complete, complete{b.ID, b})
+		last, err = o.renamed(c, o.names.complete, complete{o.place(c), b.ID, b})
 	} else {
-		last, err = o.renamed(c, o.names.update, update{b.ID, b})
+		last, err = o.renamed(c, o.names.update, update{o.place(c), b.ID, b})
 	}
 	return append(out, last...), err
 }

@@ -3,6 +3,7 @@ package older
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,6 +43,22 @@ func TestR62OlderNames(t *testing.T) {
 	require.ErrorContains(t, err, "v1 or v2")
 }
 
+// The second system's clients route by the ids in a payload, which the first one's had not.
+func TestPayloadsWithTheirPlace(t *testing.T) {
+	t.Parallel()
+	in := func(p event.Payload) event.Event {
+		return event.Event{Payload: p, Context: event.Context{SessionID: "s1", ConversationID: "sub"}}
+	}
+	const at = `"sessionId":"s1","conversationId":"sub",`
+	block := event.Block{ID: "t", Type: event.BlockToolUse, Status: event.StatusComplete}
+	require.Equal(t, []string{
+		`session:block:start {` + at + `"block":{"id":"t","type":"tool_use","status":"complete"}}`,
+		`session:block:complete {` + at + `"blockId":"t","block":{"id":"t","type":"tool_use","status":"complete"}}`,
+	}, wire(t, "v2", in(event.BlockUpsert{Block: block})))
+	require.Equal(t, []string{`session:block:delta {` + at + `"blockId":"t","delta":"x"}`}, wire(t, "v2", in(event.BlockDelta{BlockID: "t", Delta: "x"})))
+	require.Equal(t, []string{`text_delta {"blockId":"t","delta":"x"}`}, wire(t, "v1", in(event.BlockDelta{BlockID: "t", Delta: "x"})))
+}
+
 func TestPayloads(t *testing.T) {
 	t.Parallel()
 	o, err := New("v1")
@@ -65,7 +82,9 @@ func TestPayloads(t *testing.T) {
 // The older vocabulary of sessions and files has four names beside those of blocks.
 func TestR130NamesOfSessionsAndFiles(t *testing.T) {
 	t.Parallel()
-	running := event.Status{State: "ready", Runtime: &event.Runtime{IsLoaded: true, Sandbox: &event.Environment{SandboxID: "e1", Status: "ready"}}}
+	running := event.Status{State: "ready", Runtime: &event.Runtime{IsLoaded: true, Sandbox: &event.Environment{
+		SandboxID: "e1", Host: "h", Status: "ready", LastHealthCheck: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+	}}}
 	stopped := event.Status{Runtime: &event.Runtime{}}
 	for name, c := range map[string]struct {
 		in   event.Payload
@@ -77,7 +96,7 @@ func TestR130NamesOfSessionsAndFiles(t *testing.T) {
 		"a new title":        {event.OptionsUpdate{Title: event.Text("T")}, []string{`options:update {"title":"T"}`, `sessions:changed {}`}},
 		"another model":      {event.OptionsUpdate{Model: event.Text("m")}, []string{`options:update {"model":"m"}`}},
 		"what runs": {running, []string{
-			`session:status {"sessionId":"s1","runtime":{"isLoaded":true,"sandbox":{"sandboxId":"e1","status":"ready"}}}`,
+			`session:status {"sessionId":"s1","runtime":{"isLoaded":true,"sandbox":{"sandboxId":"e1","status":"ready","restartCount":0,"lastHealthCheck":1767323045000}}}`,
 		}},
 		"nothing runs":   {stopped, []string{`session:status {"sessionId":"s1","runtime":{"isLoaded":false,"sandbox":null}}`}},
 		"a fence":        {event.Status{Epoch: 2, Attempt: 1}, []string{`status {"epoch":2,"attempt":1}`}},

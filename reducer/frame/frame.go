@@ -57,14 +57,14 @@ func thread(sub reducer.Subagent, ref event.Block) []event.Block {
 	out := []event.Block{start}
 	if sub.Prompt != "" && !asked(sub) {
 		out = append(out, event.Block{
-			ID: sub.ToolUseID + ":prompt", Type: event.BlockUserMessage, Status: event.StatusComplete,
+			ID: sub.ToolUseID + ":subagent_prompt", Type: event.BlockUserMessage, Status: event.StatusComplete,
 			Source: event.SourceServer, Timestamp: ref.Timestamp, Content: &sub.Prompt,
 		})
 	}
 	out = append(out, sub.Blocks...)
 	if len(sub.Blocks) == 0 && sub.Output != nil && *sub.Output != "" {
 		out = append(out, event.Block{
-			ID: sub.ToolUseID + ":output", Type: event.BlockAssistantText, Status: event.StatusComplete,
+			ID: sub.ToolUseID + ":subagent_output", Type: event.BlockAssistantText, Status: event.StatusComplete,
 			Source: event.SourceServer, Content: sub.Output,
 		})
 	}
@@ -77,11 +77,10 @@ func thread(sub reducer.Subagent, ref event.Block) []event.Block {
 	return out
 }
 
-// asked reports whether the thread has its prompt, as that of a child session has.
+// asked reports whether the thread has what was asked, as that of a child session has, perhaps in
+// another form: a message of many parts is more than its text.
 func asked(sub reducer.Subagent) bool {
-	return slices.ContainsFunc(sub.Blocks, func(b event.Block) bool {
-		return b.Type == event.BlockUserMessage && b.Content != nil && *b.Content == sub.Prompt
-	})
+	return slices.ContainsFunc(sub.Blocks, func(b event.Block) bool { return b.Type == event.BlockUserMessage })
 }
 
 func ended(sub reducer.Subagent, how, message string) event.Block {

@@ -75,7 +75,7 @@ func (p *Provider) hiddenFolders() []hiddenFolder {
 	all := []hiddenFolder{{path: p.dataDir, what: "the worker's data folder"}}
 	for _, dir := range p.options.Hide {
 		real := realPath(dir)
-		all = append(all, hiddenFolder{path: real, what: "a folder with the worker's settings", projects: real == home})
+		all = append(all, hiddenFolder{path: real, what: "a folder that the worker hides from agents", projects: real == home})
 	}
 	all = append(all, hiddenFolder{path: home, what: "the home of the worker's user", projects: true})
 	existing := all[:0]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 // A session that is done is put away: its title, tags and metadata change in its record, in
@@ -59,6 +60,11 @@ func TestR135ClosedSessionIsAmended(t *testing.T) {
 	require.Equal(t, "Filed", described.Title)
 	require.JSONEq(t, `"wontfix"`, string(described.Options.Metadata["resolution"]))
 	require.Contains(t, sojourn(t, "ls", "--query", "WorkflowId = '"+h.ID()+"'"), "Filed")
+
+	away := runProgram(t, "sojourn", "", []string{"AWS_ENDPOINT_URL_S3=http://" + teststack.ClosedAddress(t), "AWS_MAX_ATTEMPTS=1"}, "ls", "--limit", "1000")
+	require.Zero(t, away.code, "lists need no archive: %s", away.err)
+	require.Contains(t, away.out, "Login bug", "it has the title of the close")
+	require.Contains(t, away.err, "may be as they were closed")
 
 	refused := runProgram(t, "sojourn", "", nil, "configure", h.ID(), "--title", "No", "--permission", "deny")
 	require.Equal(t, 3, refused.code, "of a closed session nothing else can be changed: %s", refused.err)

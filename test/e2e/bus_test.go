@@ -3,6 +3,9 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -38,12 +41,7 @@ func TestR120TypedEventBus(t *testing.T) {
 		}
 		inGo <- heard
 	}()
-	piped, older := make(chan string, 1), make(chan string, 1)
-	for out, flags := range map[chan string][]string{piped: nil, older: {"--names", "v2"}} {
-		go func() {
-			out <- runProgram(t, "sojourn", "", nil, append([]string{"tail", h.ID(), "--follow", "--json"}, flags...)...).out
-		}()
-	}
+	piped, older := tailed(t, h.ID()), tailed(t, h.ID(), "--names", "v2")
 	require.NoError(t, say(t, h, "TOOL bash: echo heard THEN SAY heard").Err())
 	require.NoError(t, h.Close(ctx))
 
@@ -54,16 +52,30 @@ func TestR120TypedEventBus(t *testing.T) {
 	}
 	require.Equal(t, all, <-inGo)
 	var read []event.Event
-	for line := range strings.Lines(<-piped) {
+	for line := range strings.Lines(piped()) {
 		var ev event.Event
 		require.NoError(t, json.Unmarshal([]byte(line), &ev))
 		read = append(read, ev)
 	}
 	require.Equal(t, jsonOf(t, all), jsonOf(t, read))
-	named := <-older
+	named := older()
 	require.Contains(t, named, `"session:block:start"`)
 	require.NotContains(t, named, `"block:upsert"`)
 	require.True(t, slices.ContainsFunc(all, func(ev event.Event) bool { return ev.Type() == "query:completed" }))
+}
+
+// tailed starts a program that follows a session, and returns how to wait for all that it printed.
+func tailed(t *testing.T, id string, flags ...string) (all func() string) {
+	t.Helper()
+	cmd := exec.CommandContext(testContext(t), filepath.Join(shared.Bin, "sojourn"), append([]string{"tail", id, "--follow", "--json"}, flags...)...)
+	cmd.Env = append(os.Environ(), "TEMPORAL_NAMESPACE="+spaceOf(t).Namespace)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	require.NoError(t, cmd.Start())
+	return func() string {
+		require.NoError(t, cmd.Wait(), "%s", &said)
+		return out.String()
+	}
 }
 
 func jsonOf(t *testing.T, events []event.Event) string {

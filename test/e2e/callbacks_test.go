@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters/builtin"
@@ -154,6 +155,7 @@ func TestR121LifecycleCallbacks(t *testing.T) {
 	require.NoError(t, h.Listen(ctx, 0, called), "it ends with the session")
 	require.Equal(t, events(t, h), seen, "every event, once and in order")
 	said := noted.all()
+	require.Greater(t, len(said), 8, "%q", said)
 	require.True(t, slices.ContainsFunc(said[8:], func(s string) bool { return strings.HasPrefix(s, "session: execution x2 failed: ") }), "%q", said)
 	require.Equal(t, []string{
 		"session: tick 1 of x1", "session: tick 1 took tokens: true", "session: tick 2 of x1", "session: tick 2 took tokens: true",
@@ -165,12 +167,17 @@ func TestR121LifecycleCallbacks(t *testing.T) {
 	require.Empty(t, noted.all())
 }
 
-// TestR39CallbackIsolation: what a child does is not called back for its parent.
+// TestR39CallbackIsolation: what a child does is not called back for its parent, at the level of
+// the client and of the session.
 func TestR39CallbackIsolation(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
 	noted, sends := &calls{}, &calls{}
-	c := clientWith(t, func(*session.ClientOptions) {})
+	c := clientWith(t, func(o *session.ClientOptions) {
+		o.Callbacks = func(h *session.Handle) session.Callbacks {
+			return session.Callbacks{OnComplete: func(r session.Result) { noted.add("app: %s of %s", r.ExecutionID, h.ID()) }}
+		}
+	})
 	made, err := c.Create(ctx, "", session.Options{Agent: anyAgent(t)})
 	require.NoError(t, err)
 	h := made.Use(sends.interceptor("parent"))
@@ -179,22 +186,24 @@ func TestR39CallbackIsolation(t *testing.T) {
 	_, err = h.Wait(ctx, r)
 	require.NoError(t, err)
 	sends.all()
-	x, err := h.SpawnExecution(ctx, session.SpawnRequest{Message: session.Message{Text: twoTools}})
+	gate := "isolated-" + uuid.NewString() // the child is at work until it has the second message
+	x, err := h.SpawnExecution(ctx, session.SpawnRequest{Message: session.Message{Text: "TOOL bash: echo one THEN GATE " + gate}})
 	require.NoError(t, err)
-	_, err = x.Queue(ctx, session.Message{Text: "SAY more"})
+	second, err := x.Queue(ctx, session.Message{Text: "SAY more"})
 	require.NoError(t, err)
-	res, err := x.Wait(ctx)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	spaceOf(t).Model.Open(gate)
+	child, err := c.Get(ctx, x.Receipt().SessionID)
 	require.NoError(t, err)
-	require.Equal(t, 3, *res.Raw.Result.Ticks)
+	_, err = child.Wait(ctx, second)
+	require.NoError(t, err)
 	require.Equal(t, []string{"parent: spawn", "parent: spawn done"}, sends.all(), "what is sent to the child is no call of its parent's")
 	require.NoError(t, h.Close(ctx))
 
 	require.NoError(t, h.Listen(ctx, 0, noted.callbacks("parent")))
-	require.Equal(t, []string{"parent: tick 1 of x1", "parent: tick 1 took tokens: true", "parent: x1 is completed"}, noted.all())
-	child, err := c.Get(ctx, x.Receipt().SessionID)
-	require.NoError(t, err)
+	require.Equal(t, []string{"parent: tick 1 of x1", "app: x1 of " + h.ID(), "parent: tick 1 took tokens: true", "parent: x1 is completed"}, noted.all())
 	require.NoError(t, child.Listen(ctx, 0, noted.callbacks("child")))
-	require.Contains(t, noted.all(), "child: tick 3 of x1", "the child has its own")
+	require.Contains(t, noted.all(), "child: tick 2 of x1", "the child has its own")
 }
 
 // TestR122AppCallbacks: a client's interceptors are called before and after what is sent, and

@@ -20,9 +20,7 @@ func TestR138FramesOfThreads(t *testing.T) {
 	require.NoError(t, say(t, h, "SUBAGENT SAY it looked around THEN SAY outer").Err())
 	x, err := h.SpawnExecution(ctx, session.SpawnRequest{Message: session.Message{Text: "SAY from below"}})
 	require.NoError(t, err)
-	_, err = x.Wait(ctx)
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(inspection(t, h).Children) == 0 }, patience, tick)
+	heardUntil(t, h, 0, first(func(p event.SubagentCompleted) bool { return p.ChildSessionID == x.Receipt().SessionID }))
 
 	live := framesOf(t, h.ID())
 	require.Equal(t, [][]string{

@@ -2,6 +2,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 // called, as another process would open it.
 func Run(t *testing.T, open func() store.Store) {
 	s := open()
+	t.Run("not set up", func(t *testing.T) { notSetUp(t, s) })
 	t.Run("setup", func(t *testing.T) {
 		there, err := s.Exists(t.Context())
 		require.NoError(t, err)
@@ -39,8 +41,34 @@ func Run(t *testing.T, open func() store.Store) {
 	t.Run("writers and deleters", func(t *testing.T) { deleters(t, open) })
 }
 
+// notSetUp: what is not there has no objects, and is not empty either.
+func notSetUp(t *testing.T, s store.Store) {
+	_, _, err := s.Get(t.Context(), "o/a")
+	require.Error(t, err)
+	require.NotErrorIs(t, err, store.ErrNotFound)
+	_, err = s.GetRange(t.Context(), "o/a", 0, 1)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, store.ErrNotFound)
+	require.Error(t, s.Put(t.Context(), "o/a", nil))
+	_, err = s.Swap(t.Context(), "o/a", "", nil)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, store.ErrChanged)
+	for _, folders := range []bool{false, true} {
+		failed := false
+		for _, err := range s.List(t.Context(), "o/", "", folders) {
+			failed = failed || err != nil
+		}
+		require.True(t, failed, "a listing of nothing would say that it is empty")
+	}
+}
+
 func objects(t *testing.T, s store.Store) {
 	ctx := t.Context()
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, s.Put(gone, "o/late", nil), context.Canceled)
+	_, _, err := s.Get(gone, "o/late")
+	require.ErrorIs(t, err, context.Canceled)
 	for _, missing := range []string{"o/none", "none", "o/a/b/c"} {
 		_, _, err := s.Get(ctx, missing)
 		require.ErrorIs(t, err, store.ErrNotFound, missing)
@@ -60,6 +88,9 @@ func objects(t *testing.T, s store.Store) {
 	require.Equal(t, "another", string(got))
 	_, _, err = s.Get(ctx, "o")
 	require.ErrorIs(t, err, store.ErrNotFound, "what only begins keys is no object")
+	require.NoError(t, s.Delete(ctx, "o"), "so there is none to delete")
+	_, _, err = s.Get(ctx, "o/a")
+	require.NoError(t, err)
 	require.NoError(t, s.Delete(ctx, "o/a"))
 	_, _, err = s.Get(ctx, "o/a")
 	require.ErrorIs(t, err, store.ErrNotFound)

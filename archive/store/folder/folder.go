@@ -1,5 +1,5 @@
-// Package folder keeps objects as files below a folder: for one machine, or for several that
-// share a file system with locks and atomic renames.
+// Package folder keeps objects as files below a folder, for the processes of one machine. Of a
+// file system that machines share, one may see late what another has written.
 package folder
 
 import (
@@ -42,8 +42,12 @@ const (
 	draftAge = time.Hour
 )
 
-// Open returns the folder. It makes nothing: see Setup. Error: the path is relative.
+// Open returns the folder. It makes nothing: see Setup. Errors: the path is relative; the system
+// can't rename and delete files that are open.
 func Open(dir string) (*Folder, error) {
+	if runtime.GOOS == "windows" {
+		return nil, fmt.Errorf("folder %s: an archive in a folder needs a Unix system", dir)
+	}
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("folder %q: want an absolute path", dir)
 	}
@@ -74,10 +78,17 @@ func (f *Folder) Setup(context.Context) error {
 }
 
 func (f *Folder) setup() error {
+	top := f.dir // the lowest folder that there is already
+	for _, err := os.Stat(top); isMissing(err) && top != filepath.Dir(top); _, err = os.Stat(top) {
+		top = filepath.Dir(top)
+	}
 	for _, dir := range []string{drafts, locks} {
 		if err := os.MkdirAll(filepath.Join(f.dir, dir), 0o700); err != nil {
 			return err
 		}
+	}
+	if err := settle(f.dir, top); err != nil {
+		return err
 	}
 	left, err := os.ReadDir(filepath.Join(f.dir, drafts))
 	if err != nil {
@@ -99,12 +110,29 @@ func (f *Folder) setup() error {
 	return os.Remove(draft)
 }
 
+// CheckKey returns an error for a key that a folder can't have.
+func CheckKey(key string) error {
+	if !fs.ValidPath(key) || key == "." || strings.HasPrefix(key, ".") || strings.Contains(key, "/.") || strings.Contains(key, `\`) {
+		return fmt.Errorf("key %q: want a relative path whose names begin with no dot", key)
+	}
+	return nil
+}
+
 // path returns the file of an object.
 func (f *Folder) path(key string) (string, error) {
-	if !fs.ValidPath(key) || key == "." || strings.HasPrefix(key, ".") || strings.Contains(key, "/.") || strings.Contains(key, `\`) {
-		return "", fmt.Errorf("key %q: want a relative path whose names begin with no dot", key)
+	return filepath.Join(f.dir, filepath.FromSlash(key)), CheckKey(key)
+}
+
+// none returns the error for an object that is not there; another one if the folder itself is
+// not, such as that of a disk that is not mounted.
+func (f *Folder) none(ctx context.Context, key string) error {
+	switch there, err := f.Exists(ctx); {
+	case err != nil:
+		return fmt.Errorf("get %s: %w", key, err)
+	case !there:
+		return fmt.Errorf("get %s: folder %s is not there", key, f.dir)
 	}
-	return filepath.Join(f.dir, filepath.FromSlash(key)), nil
+	return fmt.Errorf("%s: %w", key, store.ErrNotFound)
 }
 
 // isMissing reports whether there is no file of that name, also because a part of its path is
@@ -114,14 +142,14 @@ func isMissing(err error) bool {
 }
 
 // Get reads an object. Its tag is the SHA-256 of its bytes.
-func (f *Folder) Get(_ context.Context, key string) (data []byte, tag string, err error) {
+func (f *Folder) Get(ctx context.Context, key string) (data []byte, tag string, err error) {
 	path, err := f.path(key)
-	if err != nil {
+	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, "", fmt.Errorf("get: %w", err)
 	}
 	data, err = os.ReadFile(path)
 	if isMissing(err) {
-		return nil, "", fmt.Errorf("%s: %w", key, store.ErrNotFound)
+		return nil, "", f.none(ctx, key)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("get %s: %w", key, err)
@@ -135,25 +163,22 @@ func tagOf(data []byte) string {
 }
 
 // GetRange reads n bytes of an object from an offset on.
-func (f *Folder) GetRange(_ context.Context, key string, from, n int64) ([]byte, error) {
+func (f *Folder) GetRange(ctx context.Context, key string, from, n int64) ([]byte, error) {
 	path, err := f.path(key)
-	if err != nil {
+	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, fmt.Errorf("get: %w", err)
 	}
-	file, err := os.Open(path)
-	if isMissing(err) {
-		return nil, fmt.Errorf("%s: %w", key, store.ErrNotFound)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", key, err)
-	}
-	defer file.Close()
 	data := make([]byte, n)
-	switch _, err := file.ReadAt(data, from); {
+	file, err := os.Open(path)
+	if err == nil {
+		_, err = file.ReadAt(data, from)
+		err = errors.Join(err, file.Close())
+	}
+	switch {
+	case isMissing(err):
+		return nil, f.none(ctx, key)
 	case errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("get %s: %w: want %d bytes at %d", key, store.ErrShort, n, from)
-	case errors.Is(err, syscall.EISDIR):
-		return nil, fmt.Errorf("%s: %w", key, store.ErrNotFound)
 	case err != nil:
 		return nil, fmt.Errorf("get %s: %w", key, err)
 	}
@@ -162,7 +187,7 @@ func (f *Folder) GetRange(_ context.Context, key string, from, n int64) ([]byte,
 
 // Put writes an object.
 func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
-	return f.change(ctx, "put", key, func(path string) error { return f.write(path, data) })
+	return f.change(ctx, "put", key, func(path string) error { return f.write(ctx, path, data) })
 }
 
 // Swap writes an object if it has not changed.
@@ -175,19 +200,24 @@ func (f *Folder) Swap(ctx context.Context, key, tag string, data []byte) (string
 		if have != tag {
 			return store.ErrChanged
 		}
-		return f.write(path, data)
+		return f.write(ctx, path, data)
 	})
 }
 
 // Delete deletes an object, and the folders that it leaves empty.
 func (f *Folder) Delete(ctx context.Context, key string) error {
 	return f.change(ctx, "delete", key, func(path string) error {
-		if err := os.Remove(path); err != nil && !isMissing(err) {
+		info, err := os.Lstat(path)
+		if isMissing(err) || err == nil && info.IsDir() {
+			return nil
+		}
+		if err = errors.Join(err, os.Remove(path)); err != nil {
 			return err
 		}
-		for dir := filepath.Dir(path); dir != f.dir && os.Remove(dir) == nil; dir = filepath.Dir(dir) { // to the first one that has something
+		dir := filepath.Dir(path)
+		for ; dir != f.dir && os.Remove(dir) == nil; dir = filepath.Dir(dir) { // to the first one that has something
 		}
-		return nil
+		return settle(dir, f.dir)
 	})
 }
 
@@ -211,17 +241,13 @@ func (f *Folder) change(ctx context.Context, what, key string, do func(path stri
 }
 
 // write replaces a file, durably.
-func (f *Folder) write(path string, data []byte) error {
+func (f *Folder) write(ctx context.Context, path string, data []byte) error {
 	draft, err := f.draft(data)
 	if err != nil {
 		return err
 	}
 	dir := filepath.Dir(path)
-	top := dir // the highest folder with a new name
-	for again := true; again; {
-		if _, none := os.Stat(dir); none != nil {
-			top = f.dir
-		}
+	for again := true; again && ctx.Err() == nil; {
 		if err = os.MkdirAll(dir, 0o700); err == nil {
 			err = os.Rename(draft, path)
 		}
@@ -229,10 +255,13 @@ func (f *Folder) write(path string, data []byte) error {
 		_, gone := os.Stat(draft)
 		again = errors.Is(err, fs.ErrNotExist) && gone == nil
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(draft))
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		if left := os.Remove(draft); !isMissing(left) {
+			err = errors.Join(err, left)
+		}
+		return err
 	}
-	return settle(dir, top)
+	return settle(dir, f.dir)
 }
 
 // draft writes a file that is to be renamed.
@@ -252,11 +281,8 @@ func (f *Folder) draft(data []byte) (string, error) {
 }
 
 // settle makes the names in a folder durable, and those in the folders above it up to another
-// one.
+// one: each of them may be new, also by somebody else who has not come to this yet.
 func settle(dir, top string) error {
-	if runtime.GOOS == "windows" {
-		return nil // it has no such call for folders
-	}
 	for ; ; dir = filepath.Dir(dir) {
 		open, err := os.Open(dir)
 		if err == nil {

@@ -37,6 +37,9 @@ func TestKeysAreRefused(t *testing.T) {
 		_, err = f.GetRange(t.Context(), key, 0, 1)
 		require.ErrorContains(t, err, "want a relative path", key)
 	}
+	for _, err := range f.List(t.Context(), "../x/", "", false) {
+		require.ErrorContains(t, err, "want a relative path")
+	}
 	_, err := Open("relative")
 	require.ErrorContains(t, err, "want an absolute path")
 }

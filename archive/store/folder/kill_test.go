@@ -1,13 +1,14 @@
 package folder
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,45 +45,86 @@ func writeOnAndOn(dir string) error {
 		if len(data) > 0 {
 			n = len(data) - 100_000 + 1
 		}
-		if _, err := f.Swap(ctx, "d/object", tag, numbered(n)); err != nil {
+		switch _, err := f.Swap(ctx, "d/object", tag, numbered(n)); {
+		case errors.Is(err, store.ErrChanged): // the other one was first
+		case err != nil:
 			return err
+		default:
+			fmt.Println(n)
 		}
-		fmt.Println(n)
 	}
 }
 
-// A writer that is killed at any moment leaves the object whole, as it was or as it was to be, no
-// lock, and nothing that a listing shows.
+// Writers that are killed at any moment leave the object whole, as it was or as it was to be, no
+// lock, and nothing that a listing shows. Two at once lose nothing of each other's.
 func TestKilledWriters(t *testing.T) {
 	t.Parallel()
 	f := opened(t, t.TempDir())
 	require.NoError(t, f.Setup(t.Context()))
-	last := -1
-	for round := range 12 {
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), writesTo+"="+f.dir)
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		var said strings.Builder
-		cmd.Stderr = &said
-		require.NoError(t, cmd.Start())
-		for range 1 + round { // it is killed while it writes what comes behind these
-			_, err := fmt.Fscanln(out, &last)
-			require.NoError(t, err, said.String())
+	written := map[int]bool{}
+	for round := range 10 {
+		writers := []*writer{startWriter(t, f.dir), startWriter(t, f.dir)}
+		for _, w := range writers {
+			for range 1 + round { // they are killed while they write what comes behind these
+				w.next(t, written)
+			}
 		}
-		require.NoError(t, cmd.Process.Kill())
-		_ = cmd.Wait() // it was killed
-
+		for _, w := range writers {
+			require.NoError(t, w.cmd.Process.Kill())
+		}
+		for _, w := range writers {
+			w.rest(written)
+		}
 		data, tag, err := f.Get(t.Context(), "d/object")
 		require.NoError(t, err)
 		n := len(data) - 100_000
-		require.GreaterOrEqual(t, n, last, "what was said to be written is")
 		require.Equal(t, string(numbered(n)), string(data), "whole")
+		for said := range written {
+			require.GreaterOrEqual(t, n, said, "what was said to be written is")
+		}
 		_, err = f.Swap(t.Context(), "d/object", tag, numbered(n+1))
 		require.NoError(t, err, "no lock is left")
+		written[n+1] = true
 		for o, err := range f.List(t.Context(), "", "", false) {
 			require.NoError(t, err)
 			require.Equal(t, "d/object", o.Name)
 		}
 	}
+}
+
+// writer is a process that writes the object.
+type writer struct {
+	cmd *exec.Cmd
+	out *bufio.Scanner
+}
+
+func startWriter(t *testing.T, dir string) *writer {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), writesTo+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	return &writer{cmd, bufio.NewScanner(out)}
+}
+
+// next notes the next content that the writer has written; nobody else has.
+func (w *writer) next(t *testing.T, written map[int]bool) {
+	t.Helper()
+	require.True(t, w.out.Scan(), "the writer has ended")
+	n, err := strconv.Atoi(w.out.Text())
+	require.NoError(t, err)
+	require.False(t, written[n], "%d was written twice: the first write is lost", n)
+	written[n] = true
+}
+
+// rest notes what the writer wrote before it was killed.
+func (w *writer) rest(written map[int]bool) {
+	for w.out.Scan() {
+		if n, err := strconv.Atoi(w.out.Text()); err == nil {
+			written[n] = true
+		}
+	}
+	_ = w.cmd.Wait() // it was killed
 }

@@ -16,16 +16,31 @@ import (
 func (f *Folder) List(ctx context.Context, prefix, after string, folders bool) iter.Seq2[store.Object, error] {
 	return func(yield func(store.Object, error) bool) {
 		w := walk{f: f, prefix: prefix, behind: prefix + after, yield: yield}
-		var err error
-		if base := prefix[:strings.LastIndex(prefix, "/")+1]; folders {
+		base := prefix[:strings.LastIndex(prefix, "/")+1]
+		err := f.listable(ctx, base)
+		switch {
+		case err != nil:
+		case folders:
 			_, err = w.folders(ctx, base)
-		} else {
+		default:
 			_, err = w.files(ctx, base)
 		}
 		if err != nil {
 			yield(store.Object{}, fmt.Errorf("list %s: %w", prefix, err))
 		}
 	}
+}
+
+// listable returns an error if there is no folder of objects, or none may have such a key.
+func (f *Folder) listable(ctx context.Context, base string) error {
+	there, err := f.Exists(ctx)
+	if err == nil && !there {
+		err = fmt.Errorf("folder %s is not there", f.dir)
+	}
+	if err == nil && base != "" {
+		err = CheckKey(strings.TrimSuffix(base, "/"))
+	}
+	return err
 }
 
 // walk yields what has a prefix and is behind a key.
