@@ -83,9 +83,17 @@ func readSized(body io.Reader, size int64) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
+// putTries is how often a put without a condition is repeated that the store has refused for one:
+// the Versity gateway, which keeps files, does while it deletes the last other one of a folder.
+const putTries = 5
+
 // Put writes an object.
-func (b *Bucket) Put(ctx context.Context, key string, data []byte) error {
-	_, err := b.put(ctx, &s3.PutObjectInput{Key: &key}, data)
+func (b *Bucket) Put(ctx context.Context, key string, data []byte) (err error) {
+	for range putTries {
+		if _, err = b.put(ctx, &s3.PutObjectInput{Key: &key}, data); !errors.Is(err, store.ErrChanged) {
+			return err
+		}
+	}
 	return err
 }
 
