@@ -312,7 +312,7 @@ type OptionsUpdate struct {
 	Model          *string                    `json:"model,omitempty"`
 	PermissionMode *string                    `json:"permissionMode,omitempty"`
 	Metadata       map[string]json.RawMessage `json:"metadata,omitempty"`
-	Tags           []string                   `json:"tags,omitempty"`
+	Tags           []string                   `json:"tags,omitzero"`
 }
 
 // Status is the unified status event: the state of the session's runtime,

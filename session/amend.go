@@ -1,11 +1,13 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -125,20 +127,47 @@ func replaced(object json.RawMessage, field string, by func(json.RawMessage) (js
 	return json.Marshal(fields)
 }
 
+// amendPatience bounds the wait for a worker to take up an amendment that came beside a reopening.
+const amendPatience = 30 * time.Second
+
 // amendedMeanwhile configures a session that was reopened with a record that was amended between
 // its reading and the start.
 func (h *Handle) amendedMeanwhile(ctx context.Context, read archive.ListData) error {
+	ctx, cancel := context.WithTimeout(ctx, amendPatience)
+	defer cancel()
 	now, err := h.c.o.Archive.Session(ctx, h.id)
 	if err != nil || now.UpdatedAt.Equal(read.UpdatedAt) {
 		return err
 	}
-	change := Configure{Title: &now.Title, Tags: now.Tags, Metadata: map[string]json.RawMessage{}}
-	for key := range read.Metadata {
-		change.Metadata[key] = json.RawMessage("null")
+	if change := amendmentOf(read, now).configure(); !change.Empty() {
+		_, err = h.Configure(ctx, change)
 	}
-	maps.Copy(change.Metadata, now.Metadata)
-	_, err = h.Configure(ctx, change)
 	return err
+}
+
+// amendmentOf returns what was amended between two states of a record.
+func amendmentOf(before, after archive.ListData) (a Amendment) {
+	if after.Title != before.Title {
+		a.Title = &after.Title
+	}
+	if !slices.Equal(before.Tags, after.Tags) {
+		a.Tags = append([]string{}, after.Tags...) // not nil if there are none
+	}
+	change := map[string]json.RawMessage{}
+	for key := range before.Metadata {
+		if _, still := after.Metadata[key]; !still {
+			change[key] = json.RawMessage("null")
+		}
+	}
+	for key, value := range after.Metadata {
+		if !bytes.Equal(value, before.Metadata[key]) {
+			change[key] = value
+		}
+	}
+	if len(change) > 0 {
+		a.Metadata = change
+	}
+	return a
 }
 
 // Amended replaces the title, metadata and tags with those of the record: its workflow has those
@@ -149,7 +178,8 @@ func (i *Inspection) Amended(d archive.ListData) {
 
 // amendedSince replaces the title and tags of a page's closed sessions with those of their
 // records: Temporal has those with which they were closed. The record of one that was terminated
-// is older than that until its cleanup has written it. A fault says why it could not.
+// is older than that until its cleanup has written it, which the times say, as far as Temporal's
+// and the archive's clocks agree. A fault says why it could not.
 func (c *Client) amendedSince(ctx context.Context, listed []*described, page []Summary) (fault string) {
 	if c.o.Archive == nil {
 		return ""

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -101,23 +102,37 @@ func TestAmendWhileItIsReopened(t *testing.T) {
 func TestReopenedWhileItIsAmended(t *testing.T) {
 	t.Parallel()
 	f, c, _ := closedSession(t)
-	title := "after"
-	c.o.OnBeforeRestore = func(ctx context.Context, id string, _ *Record) (bool, error) {
-		_, err := c.Amend(ctx, id, Amendment{Title: &title, Metadata: map[string]json.RawMessage{"a": json.RawMessage(`null`), "b": json.RawMessage(`2`)}})
+	_, err := c.Amend(t.Context(), "s1", Amendment{Tags: []string{"x"}})
+	require.NoError(t, err)
+	restored := 0
+	c.o.OnBeforeRestore = func(ctx context.Context, id string, rec *Record) (bool, error) {
+		rec.Options.Title = "by the hook"
+		b := json.RawMessage(fmt.Sprint(2 + restored))
+		_, err := c.Amend(ctx, id, Amendment{Tags: []string{}, Metadata: map[string]json.RawMessage{"a": json.RawMessage(`null`), "b": b}})
 		return true, err
 	}
+	c.o.OnAfterRestore = func(context.Context, *Handle) { restored++ }
 	f.update = func(client.UpdateWorkflowOptions) error {
 		if len(f.started) > 0 {
 			return nil
 		}
 		return serviceerror.NewNotFound("completed")
 	}
-	_, err := c.Open(t.Context(), "s1", Options{})
+	_, err = c.Open(t.Context(), "s1", Options{})
 	require.NoError(t, err)
-	require.Equal(t, "before", f.started[0].Options.Title, "what was read")
+	require.Equal(t, []string{"x"}, f.started[0].Options.Tags, "what was read")
 	change := f.updates[len(f.updates)-1].Args[0].(Configure)
-	require.Equal(t, title, *change.Title)
+	require.Nil(t, change.Title, "what the hook has made stays")
 	require.Equal(t, map[string]json.RawMessage{"a": json.RawMessage(`null`), "b": json.RawMessage(`2`)}, change.Metadata)
+	sent, err := json.Marshal(change)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"tags":[],"metadata":{"a":null,"b":2}}`, string(sent))
+
+	f.update = func(client.UpdateWorkflowOptions) error { return serviceerror.NewNotFound("completed") }
+	h, err := c.Open(t.Context(), "s1", Options{})
+	require.ErrorContains(t, err, "is open, without what was amended meanwhile")
+	require.Equal(t, "s1", h.ID())
+	require.Equal(t, 2, restored)
 }
 
 // What a newer version has put into a record stays there.

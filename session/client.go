@@ -152,7 +152,8 @@ func (c *Client) run(ctx context.Context, id string, o Options, m Message) (*Han
 // Open gets or creates: it attaches to a session that is open, reopens one that
 // is closed, with its earlier options, and creates an unknown one from o. An
 // empty id is replaced by a new UUID. Error: ErrRestoreCanceled, and those of
-// Create.
+// Create. With an error there is a handle if the session is open, but could not be
+// configured with what was amended while it was reopened.
 func (c *Client) Open(ctx context.Context, id string, o Options) (*Handle, error) {
 	if id == "" {
 		return c.Create(ctx, id, o)
@@ -305,13 +306,13 @@ func (c *Client) reopen(ctx context.Context, id string) (*Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.amendedMeanwhile(ctx, data); err != nil {
-		return nil, fmt.Errorf("reopen session %s: what was amended meanwhile: %w", id, err)
+	if err = h.amendedMeanwhile(ctx, data); err != nil {
+		err = fmt.Errorf("session %s is open, without what was amended meanwhile: %w", id, err)
 	}
 	if c.o.OnAfterRestore != nil {
 		c.o.OnAfterRestore(ctx, h)
 	}
-	return h, nil
+	return h, err
 }
 
 // beforeRestore calls the hook, if one is set. The options that it returns are

@@ -104,14 +104,13 @@ func (h *Handle) Render(ctx context.Context, o Configure) (reply RenderReply, er
 func (h *Handle) Interrupt(ctx context.Context, req InterruptRequest) (reply InterruptReply, err error) {
 	id := uuid.NewString()
 	if req.Message != nil {
-		m := *req.Message
-		id = cmp.Or(m.ID, id)
-		m.ID, req.Message = id, &m
+		id = cmp.Or(req.Message.ID, id)
 	}
 	call := &Call{Operation: OperationInterrupt, Request: &req, Reply: &reply}
 	err = h.intercepted(ctx, call, func(ctx context.Context) error {
 		if req.Message != nil {
-			req.Message.ID = id
+			m := *req.Message
+			m.ID, req.Message = id, &m
 		}
 		if err := req.Validate(); err != nil {
 			return err

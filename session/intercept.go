@@ -33,9 +33,10 @@ type Call struct {
 }
 
 // Interceptor is called in place of an operation. It continues by next, with a context of its
-// own if it wants, and may do so again: a message keeps its id, so it is accepted once, unless it
-// is changed in between, which is refused. If it does not continue, nothing is asked, and the
-// caller has its error and what it has put into Reply. It must be safe for concurrent use.
+// own if it wants, and may do so again: ids stay, so a session is made once, and a message is
+// accepted once, as it was the first time; with another text it is refused. If it does not
+// continue, nothing is asked, and the caller has its error and what it has put into Reply; for a
+// new session that is an error in any case. It must be safe for concurrent use.
 type Interceptor func(ctx context.Context, call *Call, next func(context.Context) error) error
 
 // Use returns a handle of the same session whose operations pass through the interceptors, the

@@ -66,6 +66,8 @@ func TestInterceptorsKeepIDs(t *testing.T) {
 	_, err = h.Interrupt(t.Context(), InterruptRequest{Message: &Message{ID: "m3", Text: "hello"}})
 	require.NoError(t, err)
 	require.NoError(t, h.Queue(t.Context(), Message{ID: "m4", Text: "hello"}))
+	_, err = h.EditQueue(t.Context(), QueueEdit{MessageID: "m4", Cancel: true})
+	require.NoError(t, err)
 	var ids []string
 	for _, u := range f.updates {
 		switch req := u.Args[0].(type) {
@@ -75,9 +77,11 @@ func TestInterceptorsKeepIDs(t *testing.T) {
 			ids = append(ids, req.ID+" "+req.Message.ID+" "+req.Message.Text)
 		case InterruptRequest:
 			ids = append(ids, req.Message.ID+" "+req.Message.Text)
+		case QueueEdit:
+			ids = append(ids, "edit of "+req.MessageID)
 		}
 	}
-	require.Equal(t, []string{"m1 replaced", "m1 replaced", "c1 m2 replaced", "c1 m2 replaced", "m3 replaced", "m3 replaced"}, ids)
+	require.Equal(t, []string{"m1 replaced", "m1 replaced", "c1 m2 replaced", "c1 m2 replaced", "m3 replaced", "m3 replaced", "edit of m4", "edit of m4"}, ids)
 	require.Equal(t, f.updates[0].UpdateID, f.updates[1].UpdateID)
 	require.Equal(t, []string{SignalQueue, SignalQueue}, f.signals)
 }

@@ -49,7 +49,8 @@ type Summary struct {
 	// Runtime is what runs for the session: its sandbox is null if it has none.
 	Runtime event.Runtime `json:"runtime"`
 	// Damage describes what of the archived session can't be read, "" for none; the
-	// fields that depend on it are zero.
+	// fields that depend on it are zero, and title and tags of one that Temporal retains
+	// are those of its close.
 	Damage string `json:"damage,omitempty"`
 }
 

@@ -350,7 +350,7 @@ type Configure struct {
 	UnknownEffects *permission.EffectRules    `json:"unknownEffects,omitempty"`
 	Metadata       map[string]json.RawMessage `json:"metadata,omitempty"`
 	// Tags replaces the tags when not nil.
-	Tags []string `json:"tags,omitempty"`
+	Tags []string `json:"tags,omitzero"`
 	// IdleTimeout in milliseconds.
 	IdleTimeoutMS *int64 `json:"idleTimeoutMs,omitempty"`
 	// Limits changes the limits that are set in it, also for a running turn.

@@ -32,7 +32,8 @@ func lines(blocks []event.Block) (out []string) {
 func TestR138ThreadFrame(t *testing.T) {
 	t.Parallel()
 	prompt, at, took := "look around", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), int64(1500)
-	ask := event.Block{ID: "m1", Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &prompt}
+	whole := prompt + "\n[image]"
+	ask := event.Block{ID: "m1", Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &whole}
 	s := reducer.State{
 		Blocks: []event.Block{text("a", "main"), {ID: "r", Type: event.BlockSubagent, ToolUseID: "t1", Name: "reviewer", Timestamp: at}},
 		Subagents: []reducer.Subagent{
@@ -48,7 +49,7 @@ func TestR138ThreadFrame(t *testing.T) {
 	for i, want := range [][]string{
 		{"subagent_started: Subagent reviewer started", "user_message: look around", "assistant_text: fine", "subagent_completed: Subagent reviewer completed"},
 		{"subagent_started: Subagent s2 started", "user_message: look around", "assistant_text: no", "subagent_failed: Subagent s2 failed"},
-		{"subagent_started: Subagent t3 started", "user_message: look around", "assistant_text: fine", "subagent_completed: Subagent t3 completed"},
+		{"subagent_started: Subagent t3 started", "user_message: look around\n[image]", "assistant_text: fine", "subagent_completed: Subagent t3 completed"},
 		{"subagent_started: Subagent t4 started", "user_message: look around"},
 		{"subagent_started: Subagent t5 started", "subagent_completed: Subagent t5 completed"},
 	} {

@@ -281,7 +281,7 @@ func (f *Folder) draft(data []byte) (string, error) {
 }
 
 // settle makes the names in a folder durable, and those in the folders above it up to another
-// one: each of them may be new, also by somebody else who has not come to this yet.
+// one: each of them may be new, also by another writer who has not come to this yet.
 func settle(dir, top string) error {
 	for ; ; dir = filepath.Dir(dir) {
 		open, err := os.Open(dir)

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 // numbered is the n-th content of the object that is written: one letter, many times.
 func numbered(n int) []byte { return bytes.Repeat([]byte{'a' + byte(n%26)}, 100_000+n) }
 
-// writeOnAndOn replaces an object by the next one again and again, and says when it begins.
+// writeOnAndOn replaces an object by the next one again and again, and says which it has written.
 func writeOnAndOn(dir string) error {
 	f, err := Open(dir)
 	if err != nil {
@@ -73,7 +73,7 @@ func TestKilledWriters(t *testing.T) {
 			require.NoError(t, w.cmd.Process.Kill())
 		}
 		for _, w := range writers {
-			w.rest(written)
+			w.rest(t, written)
 		}
 		data, tag, err := f.Get(t.Context(), "d/object")
 		require.NoError(t, err)
@@ -120,11 +120,13 @@ func (w *writer) next(t *testing.T, written map[int]bool) {
 }
 
 // rest notes what the writer wrote before it was killed.
-func (w *writer) rest(written map[int]bool) {
+func (w *writer) rest(t *testing.T, written map[int]bool) {
+	t.Helper()
 	for w.out.Scan() {
-		if n, err := strconv.Atoi(w.out.Text()); err == nil {
-			written[n] = true
-		}
+		n, err := strconv.Atoi(w.out.Text())
+		require.NoError(t, err)
+		require.False(t, written[n], "%d was written twice: the first write is lost", n)
+		written[n] = true
 	}
 	_ = w.cmd.Wait() // it was killed
 }
