@@ -31,8 +31,8 @@ func (a Amendment) configure() Configure {
 // Amend changes title, metadata and tags of a session, open or closed, and returns its state
 // after it. Those of a closed one are in its record, with which it is reopened. Errors: an
 // InvalidError, [ErrNotFound], also for a session that was closed before it had a record,
-// [ErrNoArchive] for a closed session if the client has no archive. An error of the stream, which
-// tells readers of lists, comes when the change is made.
+// [ErrNoArchive] for a closed session if the client has no archive. With an error of the stream,
+// by which readers of lists are notified, the change is made.
 func (c *Client) Amend(ctx context.Context, id string, a Amendment) (Snapshot, error) {
 	if err := a.configure().Validate(); err != nil {
 		return Snapshot{}, err
@@ -99,32 +99,36 @@ func amend(d *archive.ListData, a Amendment) error {
 	if err := validateBag(st.Metadata, st.Tags); err != nil {
 		return err
 	}
-	d.Title, d.Metadata, d.Tags = st.Title, st.Metadata, st.Tags
-	if d.Carry, err = replaced(d.Carry, "options", func(options json.RawMessage) (json.RawMessage, error) {
-		for name, value := range map[string]any{"title": st.Title, "metadata": st.Metadata, "tags": st.Tags} {
-			if options, err = replaced(options, name, func(json.RawMessage) (json.RawMessage, error) { return json.Marshal(value) }); err != nil {
-				return nil, err
-			}
-		}
-		return options, nil
-	}); err != nil {
+	carry, err := amendedCarry(d.Carry, st)
+	if err != nil {
 		return fmt.Errorf("session %s: change its record: %w", d.ID, err)
 	}
+	d.Title, d.Metadata, d.Tags, d.Carry = st.Title, st.Metadata, st.Tags, carry
 	return nil
 }
 
-// replaced returns a JSON object with another value for one of its fields.
-func replaced(object json.RawMessage, field string, by func(json.RawMessage) (json.RawMessage, error)) (json.RawMessage, error) {
-	fields := map[string]json.RawMessage{}
-	if err := json.Unmarshal(object, &fields); err != nil {
+// amendedCarry returns an encoded record with the title, metadata and tags of a state.
+func amendedCarry(carry json.RawMessage, st State) (json.RawMessage, error) {
+	var record, options map[string]json.RawMessage
+	if err := json.Unmarshal(carry, &record); err != nil {
 		return nil, err
 	}
-	value, err := by(fields[field])
+	err := json.Unmarshal(record["options"], &options)
+	if err == nil && options == nil {
+		err = errors.New("it has no options")
+	}
+	for name, value := range map[string]any{"title": st.Title, "metadata": st.Metadata, "tags": st.Tags} {
+		if err == nil {
+			options[name], err = json.Marshal(value)
+		}
+	}
+	if err == nil {
+		record["options"], err = json.Marshal(options)
+	}
 	if err != nil {
 		return nil, err
 	}
-	fields[field] = value
-	return json.Marshal(fields)
+	return json.Marshal(record)
 }
 
 // amendPatience bounds the wait for a worker to take up an amendment that came beside a reopening.

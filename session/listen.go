@@ -19,9 +19,9 @@ type Callbacks struct {
 	// OnTickEnd is called when the next call begins or the execution ends; usage is what the
 	// agent reported of the call, nil for nothing.
 	OnTickEnd func(tick int, usage *event.Usage)
-	// OnToolConfirmation is called when a tool call, or a question, needs an answer, which
-	// Handle.RespondTo gives. It is called for those too that the session's rules answer at
-	// once, and for those of the past that were answered: Client.Requests has the open ones.
+	// OnToolConfirmation is called when a tool call, or a question, needs an answer: see
+	// Handle.RespondTo. It is called for those too that the session's rules answer at once, and
+	// for those of the past that were answered: Client.Requests has the open ones.
 	OnToolConfirmation func(event.Event)
 	// OnComplete is called when an execution has been answered or interrupted. A long answer
 	// is truncated, as Result.Result reports, which is nil for an execution that never ran;
@@ -69,7 +69,7 @@ func (l *listener) add(ev event.Event) {
 	main := ev.Context.Conversation() == event.Main
 	switch p := ev.Payload.(type) {
 	case event.QueryStarted:
-		if l.execution != p.ExecutionID { // one that is resumed goes on
+		if l.execution != p.ExecutionID { // one that is resumed keeps its count
 			l.execution, l.tick, l.usage = p.ExecutionID, 0, nil
 		}
 	case event.MetadataUpdate:

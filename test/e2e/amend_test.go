@@ -12,7 +12,7 @@ import (
 )
 
 // A session that is done is put away: its title, tags and metadata change in its record, in
-// lists and in what shows it, and it goes on with them when it is opened again.
+// lists and in what shows it, and it has them when it is opened again.
 func TestR135ClosedSessionIsAmended(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)

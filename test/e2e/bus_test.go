@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// What a session does is published as typed events, whoever listens and however: nobody, a
+// What a session does is published as typed events, whoever listens and however: no reader, a
 // program that breaks off, one in Go, one that reads JSON from a pipe, one with older names, and
 // one that comes late. Each has the same.
 func TestR120TypedEventBus(t *testing.T) {

@@ -109,7 +109,7 @@ func startWriter(t *testing.T, dir string) *writer {
 	return &writer{cmd, bufio.NewScanner(out)}
 }
 
-// next notes the next content that the writer has written; nobody else has.
+// next notes the next content that the writer has written, and the other one has not.
 func (w *writer) next(t *testing.T, written map[int]bool) {
 	t.Helper()
 	require.True(t, w.out.Scan(), "the writer has ended")
