@@ -45,3 +45,5 @@ func FuzzParse(f *testing.F) {
 		recorded.FuzzSources(t, memory(event.Main, main), memory("a1", sub))
 	})
 }
+
+func TestForkAnywhere(t *testing.T) { recorded.ForkAnywhere(t, 250) }

@@ -48,6 +48,8 @@ func (p *parser) source(src adapters.Source, all []adapters.Source) {
 type parser struct {
 	emitter
 	emit.Yielder
+	// at is the step that is being emitted.
+	at step
 }
 
 // emitRoot emits the conversations below a root.
@@ -65,12 +67,13 @@ func (p *parser) emitRoot(b *snapshot, root string) {
 	}
 	prompts := b.prompts(root)
 	for _, s := range b.steps(root) {
-		p.Time = s.time()
+		p.at, p.Time = s, s.time()
 		p.step(b, s, prompts)
 		if p.Flush(&p.Emitter); p.Stopped {
 			return
 		}
 	}
+	p.at = step{}
 	p.endLost(b)
 	p.Emit(event.Main, event.SessionIdle{})
 	p.Flush(&p.Emitter)

@@ -3,6 +3,10 @@ package opencode
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
@@ -67,4 +71,27 @@ func FuzzParse(f *testing.F) {
 	f.Add("SQLite format 3\x00")
 	f.Add("[]\n{")
 	f.Fuzz(func(t *testing.T, text string) { recorded.FuzzSources(t, memory("x", text)) })
+}
+
+func TestForkAnywhere(t *testing.T) {
+	exported := recorded
+	exported.Transcripts = func(t testing.TB) []replay.Transcript {
+		all := []replay.Transcript{{Name: "killed", Sources: []adapters.Source{exportedAs("killed", replay.ReadFile(t, killedExport))}}}
+		all = append(all, replay.Transcript{Name: "long", Sources: []adapters.Source{exportedAs("long", exportOf(1<<18))}})
+		for _, r := range runs(t) {
+			if dir := r.file.Path("transcripts"); replay.Exists(dir) {
+				home, err := adapters.OpenHome(dir)
+				require.NoError(t, err)
+				lines, _ := export(t, home, nil)
+				all = append(all, replay.Transcript{Name: r.Name, Sources: []adapters.Source{exportedAs(r.Name, lines)}})
+			}
+		}
+		return all
+	}
+	exported.ForkAnywhere(t, 25)
+}
+
+// exportedAs returns lines as they are archived.
+func exportedAs(name, lines string) adapters.Source {
+	return replay.Memory(adapters.Transcript{ID: event.Main, Path: name, Kind: adapters.Append}, lines)
 }

@@ -1,0 +1,191 @@
+package fork
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/workspace"
+)
+
+// Original is the session that is forked.
+type Original struct {
+	ID string
+	// Native is the agent's id of it, if Sojourn chooses those; the copy has another in its
+	// place, since two sessions of an agent never have one id. Default: the agent's stays.
+	Native string
+	// At is the id of the last block of the main conversation to copy, or that of a user's
+	// message. Default: the whole conversation.
+	At string
+}
+
+// Copy is the session into which it is copied.
+type Copy struct {
+	ID, Native string
+	// Epoch is the one that the writer holds.
+	Epoch uint64
+}
+
+// Write copies transcripts, server entries and files, and returns the id of the last block of the
+// copied conversation; "" for none. It may be repeated after an error, with the same arguments:
+// what is copied already is compared. Errors: [ErrNoPoint], [adapters.ErrUnsupported],
+// [archive.ErrCorrupt], or what can't be read or written.
+func Write(ctx context.Context, a *archive.Archive, agent adapters.Adapter, from Original, to Copy) (last string, err error) {
+	last, err = write(ctx, a, agent, from, to)
+	if err != nil {
+		return "", fmt.Errorf("fork session %s: %w", from.ID, err)
+	}
+	return last, nil
+}
+
+func write(ctx context.Context, a *archive.Archive, agent adapters.Adapter, from Original, to Copy) (last string, err error) {
+	sources, err := frozen(ctx, a, from.ID)
+	if err != nil {
+		return "", err
+	}
+	own, err := a.ServerEntries(ctx, from.ID)
+	if err != nil {
+		return "", err
+	}
+	kept, err := point(agent, archive.Merge(agent.Parse(sources), own), from.At)
+	if err != nil {
+		return "", err
+	}
+	cut, err := Cut(agent, sources, kept)
+	if err != nil {
+		return "", err
+	}
+	for _, s := range cut {
+		if err := transcript(ctx, a, s, from, to); err != nil {
+			return "", fmt.Errorf("transcript %s: %w", s.Path, err)
+		}
+	}
+	if err := a.AppendServerEntries(ctx, to.ID, to.Epoch, entries(own, kept, to.ID)...); err != nil {
+		return "", err
+	}
+	return kept.Last(), files(ctx, a, from.ID, to)
+}
+
+// point returns the blocks up to the one with the id, or up to the block of the message with it.
+func point(agent adapters.Adapter, events iter.Seq2[event.Event, error], at string) (Kept, error) {
+	c, err := read(events)
+	if err != nil {
+		return Kept{}, err
+	}
+	if n, ok := agent.(adapters.Naming); ok && at != "" && !c.seen[at] {
+		if block := n.BlockID(at); c.seen[block] {
+			at = block
+		}
+	}
+	return c.upTo(at)
+}
+
+// frozen returns the transcripts as they are now: a session that runs may write more of them while
+// they are copied.
+func frozen(ctx context.Context, a *archive.Archive, id string) ([]adapters.Source, error) {
+	infos, err := a.Transcripts(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var sources []adapters.Source
+	for _, info := range infos {
+		s := adapters.Source{Transcript: info.Transcript, Open: func() (io.ReadCloser, error) { return a.ReadTranscript(ctx, id, info.ID) }}
+		if info.Kind == adapters.Append {
+			s = beginning([]adapters.Source{s}, []end{{0, info.Size}})[0]
+		}
+		sources = append(sources, s)
+	}
+	return sources, nil
+}
+
+// piece is how much of a transcript is written at once, in bytes.
+const piece = 4 << 20
+
+// transcript writes one transcript, under the agent's new id.
+func transcript(ctx context.Context, a *archive.Archive, s adapters.Source, from Original, to Copy) (err error) {
+	in, err := s.Open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	t := s.Transcript
+	rename := func(text string) string { return text }
+	if from.Native != "" && to.Native != "" {
+		rename = strings.NewReplacer(from.Native, to.Native).Replace
+	}
+	t.Path = rename(t.Path)
+	if t.Kind == adapters.Snapshot {
+		data, err := io.ReadAll(in)
+		if err != nil {
+			return err
+		}
+		_, err = a.PutSnapshot(ctx, to.ID, to.Epoch, t, []byte(rename(string(data))))
+		return err
+	}
+	lines, at := bufio.NewReaderSize(in, 1<<16), int64(0)
+	var pending bytes.Buffer
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		pending.WriteString(rename(line))
+		if ended := err != nil; pending.Len() < piece && !ended {
+			continue
+		}
+		info, werr := a.AppendTranscript(ctx, to.ID, to.Epoch, t, at, pending.Bytes())
+		if werr != nil || err != nil {
+			return werr
+		}
+		at = info.Size
+		pending.Reset()
+	}
+}
+
+// entries returns the server entries of what is kept, as those of the copy.
+func entries(own []archive.ServerEntry, k Kept, id string) []archive.ServerEntry {
+	var out []archive.ServerEntry
+	for _, e := range own {
+		if !k.Whole && !keeps(k, e) {
+			continue
+		}
+		e.Event.Context.SessionID = id
+		out = append(out, e)
+	}
+	return out
+}
+
+// keeps reports whether an entry is part of what is kept: by the block that it makes, or else by
+// the one that it is anchored to.
+func keeps(k Kept, e archive.ServerEntry) bool {
+	switch p := e.Event.Payload.(type) {
+	case event.BlockUpsert:
+		return k.has(e.Event.Context.Conversation(), p.Block.ID)
+	case event.SubagentSpawned:
+		return k.has(e.Event.Context.Conversation(), event.SubagentBlockID(cmp.Or(p.ToolUseID, p.AgentID)))
+	}
+	anchored := event.Context{ConversationID: e.Anchor.ConversationID}.Conversation()
+	return e.Anchor.AfterBlockID == "" || k.has(anchored, e.Anchor.AfterBlockID)
+}
+
+// files copies the archived workspace. What the archive can't restore is not copied.
+func files(ctx context.Context, a *archive.Archive, from string, to Copy) error {
+	old, err := workspace.Open(ctx, a, from, 0)
+	if err != nil || !old.Known() {
+		return err
+	}
+	w, err := workspace.Open(ctx, a, to.ID, to.Epoch)
+	if err != nil {
+		return err
+	}
+	return w.Copy(ctx, old)
+}

@@ -1,0 +1,53 @@
+package starter
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/session"
+)
+
+func (c *cli) forkCommand() *cobra.Command {
+	var f session.Fork
+	var given func(string) bool
+	cmd := &cobra.Command{
+		Use:   "fork ID",
+		Short: "Create a session that begins with another one's conversation",
+		Long: `Create a session that begins with the conversation of another one, open or closed, whole or up to a block, and print its id. Its
+agent remembers the conversation, and has the files as they were archived last. The other session does not change.`,
+		Example: "  sojourn fork $ID\n  sojourn fork $ID --at \"$(sojourn show $ID --json | jq -r '.state.blocks[3].id')\"",
+		Args:    wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := givenID(given, f.ID); err != nil {
+				return err
+			}
+			return c.fork(cmd.Context(), args[0], f)
+		},
+	}
+	given = cmd.Flags().Changed
+	cmd.Flags().StringVar(&f.ID, "id", "", "the new session's `ID` (default: a new UUID)")
+	cmd.Flags().StringVar(&f.At, "at", "", "the last `BLOCK` that it has, or the id of a message (default: all)")
+	return cmd
+}
+
+func (c *cli) fork(ctx context.Context, id string, f session.Fork) error {
+	sc, err := c.client(ctx, needTemporal|needArchiveNow)
+	if err != nil {
+		return err
+	}
+	stop := c.patience("still copying what is archived of session %s", id)
+	defer stop()
+	h, err := sc.Fork(ctx, id, f)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.printJSON(struct {
+			SessionID string `json:"sessionId"`
+			Parent    string `json:"parentSessionId"`
+			At        string `json:"forkPointMessageId,omitempty"`
+		}{h.ID(), id, f.At})
+	}
+	return writeLine(c.stdout, h.ID())
+}
