@@ -103,16 +103,25 @@ func (c *Client) created(ctx context.Context, id string, o *Options, start func(
 }
 
 func (c *Client) create(ctx context.Context, id string, o Options) (*Handle, error) {
-	if err := c.validate(ctx, id, o); err != nil {
+	if err := c.validateNew(ctx, id, o); err != nil {
 		return nil, err
 	}
-	if _, err := c.lookup(ctx, id); !errors.Is(err, ErrNotFound) {
-		if err != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("session %s: %w", id, ErrExists)
-	}
 	return c.start(ctx, Input{SessionID: id, Options: o, CreatedAt: time.Now().UTC()})
+}
+
+// validateNew refuses the id of a session that exists, too.
+func (c *Client) validateNew(ctx context.Context, id string, o Options) error {
+	if err := c.validate(ctx, id, o); err != nil {
+		return err
+	}
+	_, err := c.lookup(ctx, id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("session %s: %w", id, ErrExists)
 }
 
 // Run creates an ephemeral session for one message. It answers the message,

@@ -24,9 +24,6 @@ const (
 	MetadataForkPoint = "forkPointMessageId"
 )
 
-// forkSuffix marks the title of a fork.
-const forkSuffix = " (fork)"
-
 // Fork is what a new session takes over of another one.
 type Fork struct {
 	// ID is that of the new session. Default: a new UUID.
@@ -54,58 +51,54 @@ func (c *Client) Fork(ctx context.Context, id string, f Fork) (*Handle, error) {
 	if f.ID == "" {
 		f.ID = uuid.NewString()
 	}
-	data, err := c.record(ctx, id, FromArchive)
-	if err != nil {
-		return nil, err
-	}
-	rec, err := c.present(ctx, data)
+	of, err := c.original(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("fork session %s: %w", id, err)
 	}
-	o := forkedOptions(rec.Options, id, f.At)
-	return c.created(ctx, f.ID, &o, func(ctx context.Context) (*Handle, error) {
-		if err := c.validate(ctx, f.ID, o); err != nil {
-			return nil, err
-		}
-		if _, err := c.lookup(ctx, f.ID); !errors.Is(err, ErrNotFound) {
-			if err != nil {
-				return nil, err
-			}
-			return nil, fmt.Errorf("session %s: %w", f.ID, ErrExists)
-		}
-		return c.fork(ctx, data, rec, f, o)
-	})
+	o := derivedOptions(of.Options, " (fork)")
+	o.Metadata[MetadataParent] = quoted(id)
+	if delete(o.Metadata, MetadataForkPoint); f.At != "" {
+		o.Metadata[MetadataForkPoint] = quoted(f.At)
+	}
+	return c.takeOver(ctx, f.ID, of, f.At, &o, nil)
 }
 
-// present returns the record of a session as it is now.
-func (c *Client) present(ctx context.Context, data archive.ListData) (Record, error) {
-	known, err := c.lookup(ctx, data.ID)
+// original is a session that another one is made of: its id, and its record as it is now.
+type original struct {
+	ID string
+	Record
+}
+
+func (c *Client) original(ctx context.Context, id string) (original, error) {
+	data, err := c.record(ctx, id, FromArchive)
+	if err != nil {
+		return original{}, err
+	}
+	o := original{ID: id}
+	known, err := c.lookup(ctx, id)
 	switch {
 	case err != nil && !errors.Is(err, ErrNotFound):
-		return Record{}, err
+		return o, err
 	case err != nil || !known.open:
-		return RecordOf(data)
+		o.Record, err = RecordOf(data)
+		return o, err
 	}
 	var now struct {
 		Record Record `json:"record"`
 	}
-	return now.Record, (&Handle{c: c, id: data.ID, first: known.first}).query(ctx, QueryFinalState, &now)
+	err = (&Handle{c: c, id: id, first: known.first}).query(ctx, QueryFinalState, &now)
+	o.Record = now.Record
+	return o, err
 }
 
-// forkedOptions returns the options of a fork.
-func forkedOptions(o Options, id, at string) Options {
-	for validateIndexed("title", o.Title+forkSuffix) != nil {
-		o.Title = strings.ToValidUTF8(shorten(o.Title, len(o.Title)-len(forkSuffix)), "")
+// derivedOptions returns the options of a session that is made of another one.
+func derivedOptions(o Options, suffix string) Options {
+	for validateIndexed("title", o.Title+suffix) != nil {
+		o.Title = strings.ToValidUTF8(shorten(o.Title, len(o.Title)-len(suffix)), "")
 	}
-	o.Title = strings.TrimSpace(o.Title + forkSuffix)
-	o.Metadata = maps.Clone(o.Metadata)
-	if o.Metadata == nil {
+	o.Title = strings.TrimSpace(o.Title + suffix)
+	if o.Metadata = maps.Clone(o.Metadata); o.Metadata == nil {
 		o.Metadata = map[string]json.RawMessage{}
-	}
-	delete(o.Metadata, MetadataForkPoint)
-	o.Metadata[MetadataParent] = quoted(id)
-	if at != "" {
-		o.Metadata[MetadataForkPoint] = quoted(at)
 	}
 	if o.Sandbox == SandboxParent {
 		o.Sandbox = SandboxOwn // it has no parent whose sandbox it could share
@@ -118,39 +111,61 @@ func quoted(text string) json.RawMessage {
 	return data
 }
 
-// fork writes the new session's archive, its record last: without one the session does not exist.
-func (c *Client) fork(ctx context.Context, of archive.ListData, rec Record, f Fork, o Options) (*Handle, error) {
+// takeOver creates a session with the conversation of another one, up to a block. more, if set,
+// adds to what is copied and to the record.
+func (c *Client) takeOver(ctx context.Context, id string, of original, at string, o *Options, more func(context.Context, fork.Kept, fork.Copy, *Record) error) (*Handle, error) {
+	return c.created(ctx, id, o, func(ctx context.Context) (*Handle, error) {
+		if err := c.validateNew(ctx, id, *o); err != nil {
+			return nil, err
+		}
+		made, err := c.copied(ctx, id, of, at, *o, more)
+		if err != nil {
+			return nil, err
+		}
+		rec, err := RecordOf(made)
+		if err != nil {
+			return nil, err
+		}
+		h, err := c.start(ctx, Input{SessionID: id, Options: rec.Options, CreatedAt: made.CreatedAt, Reopened: true, Executions: rec.Executions})
+		if err != nil {
+			return nil, fmt.Errorf("session %s is made of session %s, and closed: %w", id, of.ID, err)
+		}
+		return h, nil
+	})
+}
+
+// copied writes the new session's archive, its record last: without one the session does not exist.
+func (c *Client) copied(ctx context.Context, id string, of original, at string, o Options, more func(context.Context, fork.Kept, fork.Copy, *Record) error) (archive.ListData, error) {
+	made := archive.ListData{ID: id, Parent: of.ID}
 	agent, err := c.o.Agents.Get(o.Agent)
 	if err != nil {
-		return nil, fmt.Errorf("fork session %s: %w", of.ID, err)
+		return made, fmt.Errorf("fork session %s: %w", of.ID, err)
 	}
-	epoch, err := c.o.Archive.TakeEpoch(ctx, f.ID)
-	if err != nil {
-		return nil, fmt.Errorf("fork session %s: %w", of.ID, err)
+	to := fork.Copy{ID: id, Native: agent.NativeID(id, 1)}
+	if to.Epoch, err = c.o.Archive.TakeEpoch(ctx, id); err != nil {
+		return made, fmt.Errorf("fork session %s: %w", of.ID, err)
 	}
-	last, err := fork.Write(ctx, c.o.Archive, agent,
-		fork.Original{ID: of.ID, Native: agent.NativeID(of.ID, max(rec.Native, 1)), At: f.At},
-		fork.Copy{ID: f.ID, Native: agent.NativeID(f.ID, 1), Epoch: epoch})
+	kept, err := fork.Write(ctx, c.o.Archive, agent, fork.Original{ID: of.ID, Native: agent.NativeID(of.ID, max(of.Native, 1)), At: at}, to)
 	switch {
 	case errors.Is(err, fork.ErrNoPoint), errors.Is(err, adapters.ErrUnsupported):
-		return nil, Invalid("at", fmt.Sprintf("%q: %v", f.At, err), "a block of the main conversation that is archived, or nothing for the whole conversation")
+		return made, Invalid("at", fmt.Sprintf("%q: %v", at, err), "a block of the main conversation that is archived, or nothing for the whole conversation")
 	case err != nil:
-		return nil, err
+		return made, err
 	}
-	made := archive.ListData{ID: f.ID, Parent: of.ID}
-	forked := Record{Options: o, Native: 1, Executions: rec.Executions, Spent: rec.Spent, LastBlockID: last, Unstreamed: true}
-	if err := forked.Apply(&made); err != nil {
-		return nil, err
+	rec := Record{Options: o, Native: 1, Executions: of.Executions, Spent: of.Spent, LastBlockID: kept.Last(), Unstreamed: true}
+	if more != nil {
+		if err := more(ctx, kept, to, &rec); err != nil {
+			return made, err
+		}
+	}
+	if err := rec.Apply(&made); err != nil {
+		return made, err
 	}
 	if made, err = c.o.Archive.CreateSession(ctx, made); err != nil {
-		return nil, fmt.Errorf("fork session %s: %w", of.ID, err)
+		return made, fmt.Errorf("fork session %s: %w", of.ID, err)
 	}
-	if err := c.o.Archive.MarkClosed(ctx, f.ID, epoch, time.Now()); err != nil {
-		return nil, fmt.Errorf("fork session %s: session %s is made, and not in lists yet: %w", of.ID, f.ID, err)
+	if err := c.o.Archive.MarkClosed(ctx, id, to.Epoch, time.Now()); err != nil {
+		return made, fmt.Errorf("session %s is made of session %s, and in no list yet: %w", id, of.ID, err)
 	}
-	h, err := c.start(ctx, Input{SessionID: f.ID, Options: o, CreatedAt: made.CreatedAt, Reopened: true, Executions: rec.Executions})
-	if err != nil {
-		return nil, fmt.Errorf("fork session %s: session %s is made, and closed: %w", of.ID, f.ID, err)
-	}
-	return h, nil
+	return made, nil
 }

@@ -24,6 +24,9 @@ func (s *SpentIDs) Add(ids ...string) {
 	*s = kept.newest(KeptIDs)
 }
 
+// merge appends the ids of another session, and keeps the newest [KeptIDs] at most.
+func (s *SpentIDs) merge(other SpentIDs) { *s = append(slices.Clip(*s), other...).newest(KeptIDs) }
+
 // newest returns a copy of the newest ids, n at most.
 func (s SpentIDs) newest(n int) SpentIDs { return slices.Clone(s[max(0, len(s)-spentBytes*n):]) }
 

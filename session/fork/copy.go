@@ -35,44 +35,44 @@ type Copy struct {
 	Epoch uint64
 }
 
-// Write copies transcripts, server entries and files, and returns the id of the last block of the
-// copied conversation; "" for none. It may be repeated after an error, with the same arguments:
-// what is copied already is compared. Errors: [ErrNoPoint], [adapters.ErrUnsupported],
-// [archive.ErrCorrupt], or what can't be read or written.
-func Write(ctx context.Context, a *archive.Archive, agent adapters.Adapter, from Original, to Copy) (last string, err error) {
-	last, err = write(ctx, a, agent, from, to)
+// Write copies transcripts, server entries and files, and returns the blocks that the copy has. It
+// may be repeated after an error, with the same arguments: what is copied already is compared.
+// Errors: [ErrNoPoint], [adapters.ErrUnsupported], [archive.ErrCorrupt], or what can't be read or
+// written.
+func Write(ctx context.Context, a *archive.Archive, agent adapters.Adapter, from Original, to Copy) (Kept, error) {
+	kept, err := write(ctx, a, agent, from, to)
 	if err != nil {
-		return "", fmt.Errorf("fork session %s: %w", from.ID, err)
+		return Kept{}, fmt.Errorf("fork session %s: %w", from.ID, err)
 	}
-	return last, nil
+	return kept, nil
 }
 
-func write(ctx context.Context, a *archive.Archive, agent adapters.Adapter, from Original, to Copy) (last string, err error) {
+func write(ctx context.Context, a *archive.Archive, agent adapters.Adapter, from Original, to Copy) (Kept, error) {
 	sources, err := frozen(ctx, a, from.ID)
 	if err != nil {
-		return "", err
+		return Kept{}, err
 	}
 	own, err := a.ServerEntries(ctx, from.ID)
 	if err != nil {
-		return "", err
+		return Kept{}, err
 	}
 	kept, err := point(agent, archive.Merge(agent.Parse(sources), own), from.At)
 	if err != nil {
-		return "", err
+		return Kept{}, err
 	}
 	cut, err := Cut(agent, sources, kept)
 	if err != nil {
-		return "", err
+		return Kept{}, err
 	}
 	for _, s := range cut {
 		if err := transcript(ctx, a, s, from, to); err != nil {
-			return "", fmt.Errorf("transcript %s: %w", s.Path, err)
+			return Kept{}, fmt.Errorf("transcript %s: %w", s.Path, err)
 		}
 	}
 	if err := a.AppendServerEntries(ctx, to.ID, to.Epoch, entries(own, kept, to.ID)...); err != nil {
-		return "", err
+		return Kept{}, err
 	}
-	return kept.Last(), files(ctx, a, from.ID, to)
+	return kept, files(ctx, a, from.ID, to)
 }
 
 // point returns the blocks up to the one with the id, or up to the block of the message with it.
@@ -171,7 +171,9 @@ func keeps(k Kept, e archive.ServerEntry) bool {
 	case event.BlockUpsert:
 		return k.has(e.Event.Context.Conversation(), p.Block.ID)
 	case event.SubagentSpawned:
-		return k.has(e.Event.Context.Conversation(), event.SubagentBlockID(cmp.Or(p.ToolUseID, p.AgentID)))
+		return k.Threads[cmp.Or(p.ToolUseID, p.AgentID)]
+	case event.SubagentCompleted:
+		return k.Threads[cmp.Or(p.ToolUseID, p.AgentID)]
 	}
 	anchored := event.Context{ConversationID: e.Anchor.ConversationID}.Conversation()
 	return e.Anchor.AfterBlockID == "" || k.has(anchored, e.Anchor.AfterBlockID)

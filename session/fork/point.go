@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -104,6 +105,8 @@ type block struct {
 	asks bool
 	// end: it is the end of a subagent, which is no block of its own.
 	end bool
+	// at is when the agent wrote it down.
+	at time.Time
 }
 
 type place struct{ conversation, block string }
@@ -124,7 +127,7 @@ func (c *conversation) add(ev event.Event) {
 	c.spoke[in] = true
 	switch p := ev.Payload.(type) {
 	case event.BlockUpsert:
-		b := block{id: p.Block.ID, asks: p.Block.Type == event.BlockUserMessage}
+		b := block{id: p.Block.ID, asks: p.Block.Type == event.BlockUserMessage, at: ev.Context.Timestamp}
 		switch p.Block.Type {
 		case event.BlockToolUse:
 			b.call = cmp.Or(p.Block.ToolUseID, p.Block.ID)

@@ -152,3 +152,76 @@ func toolSaid(blocks []event.Block, text string) bool {
 	}
 	return false
 }
+
+// A merged session has the turns of all in the order in which they began, each message once, and
+// its agent knows of all of them.
+func TestR8Merge(t *testing.T) {
+	inOwnNamespace(t)
+	startWorker(t)
+	ctx, c := testContext(t), spaceOf(t).Client
+	a := open(t, session.Options{Agent: "codex", Title: "First", Tags: []string{"x"}, Metadata: map[string]json.RawMessage{"team": json.RawMessage(`"core"`)}})
+	require.NoError(t, say(t, a, "SAY alpha").Err())
+	forked, err := c.Fork(ctx, a.ID(), session.Fork{})
+	require.NoError(t, err)
+	other := "opencode"
+	if testing.Short() {
+		other = "codex"
+	}
+	b := open(t, session.Options{Agent: other, Title: "Second", Tags: []string{"y"}, Metadata: map[string]json.RawMessage{"team": json.RawMessage(`"other"`), "b": json.RawMessage(`1`)}})
+	require.NoError(t, say(t, b, "SAY beta").Err())
+	require.NoError(t, say(t, b, "SUBAGENT TOOL bash: ls ANDTHEN SAY looked around").Err())
+	require.NoError(t, say(t, a, "SAY gamma").Err())
+	require.NoError(t, say(t, forked, "SAY delta").Err())
+	require.NoError(t, b.Close(ctx))
+
+	m, err := c.Merge(ctx, []string{a.ID(), b.ID(), forked.ID()}, "")
+	require.NoError(t, err)
+	i, err := m.Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "First (merged)", i.Title)
+	require.Equal(t, []string{"x", "y"}, i.Options.Tags)
+	require.JSONEq(t, `"core"`, string(i.Options.Metadata["team"]), "the first one's, of a key of several")
+	require.JSONEq(t, `1`, string(i.Options.Metadata["b"]))
+	require.JSONEq(t, bagJSON(t, []string{a.ID(), b.ID(), forked.ID()}), string(i.Options.Metadata["mergedSessionIds"]))
+
+	require.NoError(t, say(t, m, "SAY the end").Err())
+	live, err := c.Show(ctx, m.ID(), session.FromStream)
+	require.NoError(t, err)
+	var said []string
+	for _, b := range live.State.Blocks {
+		if b.Type == event.BlockAssistantText && !strings.HasPrefix(*b.Content, "FINAL") {
+			said = append(said, *b.Content)
+		}
+	}
+	require.Equal(t, []string{"alpha", "beta", "Delegating.", "gamma", "delta", "the end"}, said, "in the order of their turns, each once")
+	require.Len(t, live.State.Subagents, 1)
+	require.NotEmpty(t, live.State.Subagents[0].Blocks)
+	require.Contains(t, i.Options.SystemPrompt, "beta")
+	require.Contains(t, i.Options.SystemPrompt, "delta")
+	require.NotContains(t, i.Options.SystemPrompt, "alpha", "its agent remembers the first one itself")
+	require.Contains(t, say(t, m, "RECALL").Result.Response, "gamma")
+
+	// It is a session like any other: restored, and forked.
+	require.NoError(t, m.Close(ctx))
+	requireSameBlocks(t, m.ID())
+	at := textBlock(t, live.State.Blocks, "beta")
+	f, err := c.Fork(ctx, m.ID(), session.Fork{At: at.ID})
+	require.NoError(t, err)
+	conv, err := c.Show(ctx, f.ID(), session.FromAuto)
+	require.NoError(t, err)
+	require.Equal(t, idsUpTo(live.State.Blocks, at.ID), idsOf(conv.State.Blocks))
+
+	_, err = c.Merge(ctx, []string{a.ID()}, "")
+	require.ErrorAs(t, err, new(*session.InvalidError))
+	_, err = c.Merge(ctx, []string{a.ID(), "no-such-session"}, "")
+	require.ErrorIs(t, err, session.ErrNotFound)
+	merged := strings.TrimSpace(sojourn(t, "merge", a.ID(), b.ID()))
+	require.Contains(t, sojourn(t, "show", merged), "beta")
+}
+
+func bagJSON(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(data)
+}
