@@ -1,7 +1,9 @@
-// Package agenttools has the tools by which an agent starts and uses child sessions by
-// itself: their names, arguments and results. The runner offers them to the agent by MCP
-// (sojourn-runner mcp); package serving answers them on the worker.
+// Package agenttools has the tools that an agent has of Sojourn: those by which it starts and uses
+// child sessions, and those of programs that its session names. The runner offers them to the agent
+// by MCP (sojourn-runner mcp); package serving answers them on the worker.
 package agenttools
+
+import "encoding/json"
 
 // Server is the name of the MCP server, by which agents prefix its tools.
 const Server = "sojourn"
@@ -13,7 +15,39 @@ const (
 	WaitAgent    = "wait_agent"
 	MessageAgent = "message_agent"
 	StopAgent    = "stop_agent"
+	// WaitTool is for the result of a program's tool that takes longer than a call may wait.
+	WaitTool = "wait_tool"
 )
+
+// Own reports whether a name is that of one of these tools.
+func Own(name string) bool {
+	switch name {
+	case SpawnAgent, ListAgents, WaitAgent, MessageAgent, StopAgent, WaitTool:
+		return true
+	}
+	return false
+}
+
+// Program is a program's tool as the agent sees it. Input is a JSON schema; nil for any object.
+type Program struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Input       json.RawMessage `json:"input,omitempty"`
+}
+
+// WaitProgram are the arguments of WaitTool.
+type WaitProgram struct {
+	CallID      string `json:"call_id" jsonschema:"The call, by the id that its result has."`
+	WaitSeconds *int   `json:"wait_seconds,omitempty" jsonschema:"How long to wait, 0 to 45. Default: 45."`
+}
+
+// Pending is the result of a call of a program's tool that is not done yet.
+type Pending struct {
+	CallID string `json:"call_id"`
+	Status Status `json:"status"`
+	// Next is what the caller can do now.
+	Next string `json:"next"`
+}
 
 // MaxWaitSeconds bounds how long a call waits for an answer, and is the default. Agents
 // have timeouts of their own for tools, the shortest of a minute (OpenCode 1.18.33); an agent

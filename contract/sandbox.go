@@ -26,8 +26,9 @@ type Agent struct {
 	Shares string `json:"shares,omitempty"`
 	// Native counts native sessions, from 1.
 	Native int `json:"native"`
-	// Spawn as in session.Options.
-	Spawn bool `json:"spawn,omitempty"`
+	// Spawn and Tools as in session.Options.
+	Spawn bool           `json:"spawn,omitempty"`
+	Tools []session.Tool `json:"tools,omitempty"`
 }
 
 // Policy returns the session's own policy, without its profile's.

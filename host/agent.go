@@ -187,7 +187,7 @@ func (h *Host) Launch(in contract.Agent, a adapters.Adapter, p adapters.Profile,
 	l := launchIn(paths, in, a)
 	l.Program, l.MCPServers = program, p.Servers(l.Home)
 	if h.mayUseTools(in) {
-		if l.MCPServers, err = withTools(p, l.Home, toolsIn(paths)); err != nil {
+		if l.MCPServers, err = withTools(in, p, l.Home, toolsIn(paths)); err != nil {
 			return adapters.Launch{}, err
 		}
 	}

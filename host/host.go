@@ -55,7 +55,8 @@ type Options struct {
 	Evict func(ctx context.Context, sessionID string, req session.EvictRequest) error
 	// Profile loads a profile by id. Default: there are no profiles.
 	Profile func(ctx context.Context, id string) (adapters.Profile, error)
-	// Tools answers the calls of Sojourn's tools by the agents of sessions that may spawn.
+	// Tools answers the calls of Sojourn's tools, and of programs', by the agents of sessions that
+	// have any.
 	// Default: no agent has tools.
 	Tools func(ctx context.Context, sessionID string, call runner.ToolCall) runner.ToolResult
 	// Getenv is used to find agents' programs.

@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"maps"
 
@@ -12,21 +14,45 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// toolsIn returns where an agent that may spawn calls Sojourn's tools.
+// toolsIn returns where an agent calls Sojourn's tools and those of programs.
 func toolsIn(paths sandbox.Paths) runner.ToolsSpec {
 	return runner.ToolsSpec{Socket: runner.ToolSocketPath(paths.Socket), Program: paths.Runner}
 }
 
-// mayUseTools reports whether a session's agent may call Sojourn's tools on this host.
-func (h *Host) mayUseTools(in contract.Agent) bool { return in.Spawn && h.o.Tools != nil }
+// mayUseTools reports whether a session's agent has tools of Sojourn's MCP server on this host.
+func (h *Host) mayUseTools(in contract.Agent) bool {
+	return (in.Spawn || len(in.Tools) > 0) && h.o.Tools != nil
+}
+
+// serverArgs returns the arguments of the MCP server. The programs' tools are encoded in a form that
+// no agent takes for anything: some expand variables in what they start.
+func serverArgs(in contract.Agent, socket string) ([]string, error) {
+	args := []string{"mcp", "--socket", socket}
+	if !in.Spawn {
+		args = append(args, "--no-agents")
+	}
+	if len(in.Tools) == 0 {
+		return args, nil
+	}
+	var all []agenttools.Program
+	for _, t := range in.Tools {
+		all = append(all, agenttools.Program{Name: t.Name, Description: t.Description, Input: t.Input})
+	}
+	data, err := json.Marshal(all)
+	return append(args, "--tools", base64.RawURLEncoding.EncodeToString(data)), err
+}
 
 // withTools returns a profile's MCP servers and that of Sojourn's tools.
-func withTools(p adapters.Profile, home string, tools runner.ToolsSpec) (map[string]adapters.MCPServer, error) {
+func withTools(in contract.Agent, p adapters.Profile, home string, tools runner.ToolsSpec) (map[string]adapters.MCPServer, error) {
+	args, err := serverArgs(in, tools.Socket)
+	if err != nil {
+		return nil, err
+	}
 	_, taken := p.MCPServers[agenttools.Server]
 	if _, bundled := p.BundledMCP[agenttools.Server]; taken || bundled {
-		return nil, fmt.Errorf("%w: its MCP server %s has the name of the one by which agents spawn: rename it, or start the session without that", ErrProfile, agenttools.Server)
+		return nil, fmt.Errorf("%w: its MCP server %s has the name of Sojourn's own: rename it, or start the session without spawning and tools", ErrProfile, agenttools.Server)
 	}
-	all := map[string]adapters.MCPServer{agenttools.Server: {Command: tools.Program, Args: []string{"mcp", "--socket", tools.Socket}}}
+	all := map[string]adapters.MCPServer{agenttools.Server: {Command: tools.Program, Args: args}}
 	maps.Copy(all, p.Servers(home))
 	return all, nil
 }

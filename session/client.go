@@ -43,6 +43,9 @@ type ClientOptions struct {
 	// Callbacks returns what is called back of a session that Handle.Listen follows, before
 	// those of the call. Default: none.
 	Callbacks func(h *Handle) Callbacks
+	// Tools are added to those of each session that this client creates, but for one that has a
+	// tool of the same name. Default: none.
+	Tools []Tool
 	// OnBeforeRestore is called before a closed session is reopened, with its record,
 	// whose Options it may change: the session continues with the changed options.
 	// False cancels: Open returns ErrRestoreCanceled and the session stays closed.
@@ -81,6 +84,7 @@ func (c *Client) Create(ctx context.Context, id string, o Options) (*Handle, err
 
 // created makes a session through the client's interceptors, once.
 func (c *Client) created(ctx context.Context, id string, o *Options, start func(context.Context) (*Handle, error)) (*Handle, error) {
+	o.Tools = withShared(o.Tools, c.o.Tools)
 	made := &Handle{}
 	call := &Call{Operation: OperationCreate, SessionID: id, Request: o, Reply: made}
 	err := intercepted(ctx, c.o.Interceptors, call, func(ctx context.Context) error {

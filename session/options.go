@@ -75,6 +75,9 @@ type Options struct {
 	// session's own: a profile may have tools and credentials that the session does not.
 	// Default: none.
 	SpawnProfiles []string `json:"spawnProfiles,omitempty"`
+	// Tools are those of your programs that the agent may call. Children do not have them. Default:
+	// none.
+	Tools []Tool `json:"tools,omitempty"`
 }
 
 // Where a session's agent works.
@@ -98,6 +101,9 @@ func (o Options) Validate() error {
 		}
 	}
 	if err := o.validateSandbox(); err != nil {
+		return err
+	}
+	if err := validateTools(o.Tools); err != nil {
 		return err
 	}
 	if err := validateRules(o.Permissions, o.PermissionDeadline, o.Park, o.UnknownEffects); err != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/session/profilestore"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/tools"
 )
 
 // connectPatience is how long each service may take to answer at start.
@@ -116,8 +117,8 @@ func (p *parts) makeHost(ctx context.Context, s options, me identity, logger *sl
 		return err
 	}
 	s.network.House = s.house(o.HostPort)
-	tools := &serving.Server{Sessions: p.jobs.Sessions, Profile: p.jobs.Profile}
-	p.host, err = newHost(ctx, s, me, p.temporal, p.events, p.session.Archive, tools, logger)
+	answering := &serving.Server{Sessions: p.jobs.Sessions, Profile: p.jobs.Profile, Programs: tools.Caller{Temporal: p.temporal}}
+	p.host, err = newHost(ctx, s, me, p.temporal, p.events, p.session.Archive, answering, logger)
 	return err
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/jobs"
 	"github.com/sojourn-run/sojourn/schedules"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/tools"
 	"github.com/sojourn-run/sojourn/workflows"
 	"github.com/sojourn-run/sojourn/workflows/hosts"
 	"github.com/sojourn-run/sojourn/workflows/reconcile"
@@ -124,6 +125,7 @@ func startWorkers(c client.Client, hostID string, v versioning, light *activitie
 func registerJobs(shared, watch worker.Worker, j *jobs.Activities, b *batch.Activities) error {
 	for name, f := range map[string]any{
 		jobs.Type: jobs.Workflow, batch.Type: batch.Workflow, batch.ItemType: batch.ItemWorkflow, schedules.MessageType: schedules.MessageWorkflow,
+		tools.Type: tools.Workflow,
 	} {
 		shared.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
 	}

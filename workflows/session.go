@@ -270,7 +270,7 @@ func (r *run) agent() contract.Agent {
 	return contract.Agent{
 		SessionID: r.in.SessionID, Name: r.in.Options.Agent, Profile: r.in.Options.Profile,
 		Model: r.st.Model, Permission: r.st.Permission, Permissions: r.st.Permissions, PermissionDeadline: r.st.PermissionDeadline, Park: r.st.Park,
-		UnknownEffects: r.st.UnknownEffects, Workspace: r.in.Options.Workspace, Native: r.st.Native, SystemPrompt: r.in.Options.SystemPrompt, Spawn: r.in.Options.Spawn, Shares: r.in.Shares(),
+		UnknownEffects: r.st.UnknownEffects, Workspace: r.in.Options.Workspace, Native: r.st.Native, SystemPrompt: r.in.Options.SystemPrompt, Spawn: r.in.Options.Spawn, Tools: r.in.Options.Tools, Shares: r.in.Shares(),
 	}
 }
 

@@ -1,10 +1,12 @@
-// Package serving answers the tool calls by which an agent uses child sessions. A child is
+// Package serving answers the tool calls of agents. Those of a program's tools are passed to it. By
+// the others an agent uses child sessions. A child is
 // what any program has by [session.Handle.Spawn]: a session of its own, which outlives the
 // agent, the worker and the call. So a call keeps nothing: an agent that missed an answer
 // asks for it again by the child's id.
 package serving
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +30,17 @@ type Server struct {
 	Sessions *session.Client
 	// Profile loads an agent profile; nil if there are none.
 	Profile func(ctx context.Context, id string) (adapters.Profile, error)
+	// Programs calls the tools of programs.
+	Programs Programs
+}
+
+// Programs calls tools of programs.
+type Programs interface {
+	// Call makes a call once, however often it is asked with the same id, and waits for its result
+	// until ctx ends; done reports whether it has ended by then. An error is the call's.
+	Call(ctx context.Context, id, sessionID string, t session.Tool, arguments json.RawMessage) (result json.RawMessage, done bool, err error)
+	// Result waits for the result of a call that was made before, as Call does.
+	Result(ctx context.Context, id string) (result json.RawMessage, done bool, err error)
 }
 
 // Call answers a call by the agent of a session. A repeated call has the effect of one.
@@ -46,6 +59,9 @@ func (s *Server) Call(ctx context.Context, sessionID string, call runner.ToolCal
 // first lines only. It is an object in any case: Gemini CLI takes a text that is JSON for
 // structured content, and refuses a list there.
 func lines(result any) (string, error) {
+	if text, whole := result.(rawText); whole {
+		return cutAnswer(string(text), "result"), nil
+	}
 	var out strings.Builder
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
@@ -82,9 +98,71 @@ func (s *Server) call(ctx context.Context, sessionID string, call runner.ToolCal
 		return with(ctx, call, c.message)
 	case agenttools.StopAgent:
 		return with(ctx, call, c.stop)
+	case agenttools.WaitTool:
+		return with(ctx, call, c.waitProgram)
+	}
+	return c.program(ctx)
+}
+
+// program calls a tool of a program.
+func (c caller) program(ctx context.Context) (any, error) {
+	state, err := c.parent.Inspect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range state.Options.Tools {
+		if t.Name != c.call.Name {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, agenttools.MaxWaitSeconds*time.Second)
+		defer cancel()
+		result, done, err := c.Programs.Call(ctx, c.programCall(c.call.ID), c.parent.ID(), t, c.call.Arguments)
+		return c.programResult(c.call.ID, result, done, err)
 	}
 	return nil, errors.New("there is no such tool")
 }
+
+func (c caller) waitProgram(ctx context.Context, args agenttools.WaitProgram) (any, error) {
+	patience, err := patienceOf(args.WaitSeconds)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	result, done, err := c.Programs.Result(ctx, c.programCall(args.CallID))
+	return c.programResult(args.CallID, result, done, err)
+}
+
+// programCall returns the id of a call among those of all sessions.
+func (c caller) programCall(call string) string { return c.parent.ID() + "/" + call }
+
+func (c caller) programResult(call string, result json.RawMessage, done bool, err error) (any, error) {
+	switch {
+	case err != nil:
+		return nil, err
+	case !done:
+		return agenttools.Pending{CallID: call, Status: agenttools.Running, Next: "It is still running. Go on with other work, or call wait_tool with this call_id."}, nil
+	}
+	return programText(result), nil
+}
+
+// programText is a result that is returned as it is: a text, or a JSON object. Gemini CLI takes a
+// text that is JSON for structured content, and refuses everything but an object there.
+func programText(result json.RawMessage) rawText {
+	var text string
+	if json.Unmarshal(result, &text) == nil && !json.Valid([]byte(text)) {
+		return rawText(text)
+	}
+	if trimmed := bytes.TrimSpace(result); len(trimmed) > 0 && trimmed[0] == '{' {
+		return rawText(trimmed)
+	}
+	if len(result) == 0 {
+		result = json.RawMessage("null")
+	}
+	return rawText(`{"result":` + string(result) + "}")
+}
+
+type rawText string
 
 // with decodes a call's arguments and calls do.
 func with[A, R any](ctx context.Context, call runner.ToolCall, do func(context.Context, A) (R, error)) (any, error) {
@@ -370,10 +448,15 @@ func whole(ctx context.Context, h *session.Handle, last session.Result) (string,
 		}
 		text = res.Response
 	}
-	if len(text) > maxAnswer {
-		text = strings.ToValidUTF8(text[:maxAnswer], "") + fmt.Sprintf("\n[truncated: the answer has %d bytes; ask the agent for the rest]", len(text))
+	return cutAnswer(text, "answer"), nil
+}
+
+// cutAnswer returns a text of at most maxAnswer bytes.
+func cutAnswer(text, what string) string {
+	if len(text) <= maxAnswer {
+		return text
 	}
-	return text, nil
+	return strings.ToValidUTF8(text[:maxAnswer], "") + fmt.Sprintf("\n[truncated: the %s has %d bytes]", what, len(text))
 }
 
 // patienceOf returns how long a call waits.

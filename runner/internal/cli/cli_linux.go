@@ -40,7 +40,8 @@ const usage = `usage: sojourn-runner COMMAND
           [--ignore A,B] [--since NS]
                              not below these names; first what changed since
   mcp     --socket T         offer an agent Sojourn's tools by MCP, on stdin and stdout;
-                             T is the runner's socket for tools
+          [--no-agents]      T is the runner's socket for tools; without those to spawn,
+          [--tools B]        with those of programs, JSON in base64
   probe                      print how agents can be shut in on this system
 
 Commands with --socket take the token as the first line of stdin, and --epoch E.

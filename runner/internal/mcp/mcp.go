@@ -23,16 +23,59 @@ import (
 // comes.
 const patience = (agenttools.MaxWaitSeconds + 10) * time.Second
 
+// Offer is what is offered.
+type Offer struct {
+	// Agents: the tools by which an agent uses child sessions.
+	Agents bool
+	// Programs are the tools of programs.
+	Programs []agenttools.Program
+}
+
 // Serve serves until in ends.
-func Serve(ctx context.Context, socket string, in io.ReadCloser, out io.WriteCloser) error {
+func Serve(ctx context.Context, socket string, o Offer, in io.ReadCloser, out io.WriteCloser) error {
 	s := mcp.NewServer(&mcp.Implementation{Name: agenttools.Server, Version: fmt.Sprint(runner.Protocol)}, nil)
+	if o.Agents {
+		addAgents(s, socket)
+	}
+	for _, p := range o.Programs {
+		addProgram(s, socket, p)
+	}
+	if len(o.Programs) > 0 {
+		add[agenttools.WaitProgram](s, socket, agenttools.WaitTool, "Wait for the result of a call that was still running when it returned.")
+	}
+	return s.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
+}
+
+func addAgents(s *mcp.Server, socket string) {
 	add[agenttools.Spawn](s, socket, agenttools.SpawnAgent,
 		"Give a task to another agent, which works in a place of its own or in yours, and wait for its answer for a while. Several can work at the same time. An agent ends when it has answered.")
 	add[agenttools.List](s, socket, agenttools.ListAgents, "List the agents that you have spawned and that are still at work.")
 	add[agenttools.Wait](s, socket, agenttools.WaitAgent, "Wait until agents that you have spawned have answered, and get their answers. Call it again for those that are still running.")
 	add[agenttools.Message](s, socket, agenttools.MessageAgent, "Send a message to an agent that you have spawned and that is still at work, and wait for its answer for a while.")
 	add[agenttools.Stop](s, socket, agenttools.StopAgent, "End an agent that you have spawned.")
-	return s.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
+}
+
+// addProgram adds a program's tool, which checks its arguments itself.
+func addProgram(s *mcp.Server, socket string, p agenttools.Program) {
+	schema := p.Input
+	if len(schema) == 0 {
+		schema = json.RawMessage(`{"type":"object"}`)
+	}
+	s.AddTool(&mcp.Tool{Name: p.Name, Description: p.Description, InputSchema: schema}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		args := req.Params.Arguments
+		if len(args) == 0 {
+			args = json.RawMessage(`{}`)
+		}
+		res, err := call(ctx, socket, p.Name, args)
+		if err != nil {
+			res = runner.ToolResult{Failed: true, Text: err.Error()}
+		}
+		return resultOf(res), nil
+	})
+}
+
+func resultOf(res runner.ToolResult) *mcp.CallToolResult {
+	return &mcp.CallToolResult{IsError: res.Failed, Content: []mcp.Content{&mcp.TextContent{Text: res.Text}}}
 }
 
 // add adds a tool with arguments of type A.
@@ -42,7 +85,7 @@ func add[A any](s *mcp.Server, socket, name, description string) {
 		if err != nil {
 			return nil, nil, err
 		}
-		return &mcp.CallToolResult{IsError: res.Failed, Content: []mcp.Content{&mcp.TextContent{Text: res.Text}}}, nil, nil
+		return resultOf(res), nil, nil
 	})
 }
 
