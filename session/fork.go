@@ -100,6 +100,7 @@ func derivedOptions(o Options, suffix string) Options {
 	if o.Metadata = maps.Clone(o.Metadata); o.Metadata == nil {
 		o.Metadata = map[string]json.RawMessage{}
 	}
+	maps.DeleteFunc(o.Metadata, func(key string, _ json.RawMessage) bool { return strings.HasPrefix(key, companionPrefix) })
 	if o.Sandbox == SandboxParent {
 		o.Sandbox = SandboxOwn // it has no parent whose sandbox it could share
 	}

@@ -82,7 +82,7 @@ func mergedOptions(of []original) Options {
 			continue
 		}
 		for key, value := range one.Options.Metadata {
-			if _, has := o.Metadata[key]; !has {
+			if _, has := o.Metadata[key]; !has && !strings.HasPrefix(key, companionPrefix) {
 				o.Metadata[key] = value
 			}
 		}

@@ -14,7 +14,7 @@ func NewSnapshot(in Input, st *State, at time.Time) Snapshot {
 		Version: SnapshotVersion, SessionID: in.SessionID, Agent: in.Options.Agent, Profile: in.Options.Profile,
 		Title: st.Title, Parent: in.Parent, Children: slices.Clone(st.Children), Aborted: st.Aborted, Queued: st.Queue.Messages(),
 		Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, TickCount: st.Ticks, LastSeq: st.LastSeq,
-		Sandbox: st.Sandbox, Timestamp: at,
+		Sandbox: st.Sandbox, Timestamp: at, Companions: companionsIn(st.Metadata),
 	}
 	if s.Children == nil {
 		s.Children = []Child{}
@@ -28,6 +28,7 @@ func inspectClosed(d archive.ListData) (Inspection, error) {
 	rec, err := RecordOf(d)
 	st := &State{
 		Title: d.Title, Turns: rec.Turns, Usage: rec.Usage, CostUSD: rec.CostUSD, Ticks: rec.Ticks, LastSeq: rec.LastSeq,
+		Metadata: rec.Options.Metadata,
 	}
 	rec.Options.Agent, rec.Options.Profile = d.Agent, d.Profile
 	i := Inspection{

@@ -331,6 +331,9 @@ type Snapshot struct {
 	LastSeq     uint64    `json:"lastSeq"`
 	Sandbox     *Sandbox  `json:"sandbox"`
 	Timestamp   time.Time `json:"timestamp"`
+	// Companions are the states that programs beside the session have stored, by their names; see
+	// Companion.
+	Companions map[string]json.RawMessage `json:"companions,omitempty"`
 }
 
 // Inspection is what the query inspect returns: all state without bodies.
