@@ -50,11 +50,6 @@ func (s *Session) begin(ctx context.Context, in session.Input, runID string) (co
 	}
 	last := uint64(0)
 	if out.Record != nil {
-		if out.Record.Unstreamed {
-			if err = s.streamConversation(ctx, in, epoch, out.Record); err != nil {
-				return out, err
-			}
-		}
 		last = out.Record.LastSeq
 	}
 	started := event.SessionInitialized{
@@ -71,55 +66,6 @@ func (s *Session) begin(ctx context.Context, in session.Input, runID string) (co
 		return out, err
 	}
 	return out, s.Stream.Changed(ctx, in.SessionID, stream.ChangeCreated)
-}
-
-// conversationBatch is about how many events of a conversation are appended at once.
-const conversationBatch = 64
-
-// streamConversation appends the conversation that a session was forked with, so that its stream has
-// what its archive has. What an earlier attempt has appended is not appended again: nothing else is
-// in the stream yet.
-func (s *Session) streamConversation(ctx context.Context, in session.Input, epoch uint64, rec *session.Record) error {
-	agent, err := s.Agents.Get(in.Options.Agent)
-	if err != nil {
-		return err
-	}
-	tail, err := s.Stream.Tail(ctx, in.SessionID)
-	if err != nil && !errors.Is(err, stream.ErrNotFound) {
-		return err
-	}
-	var batch []event.Event
-	done, seq := tail.LastSeq, uint64(0)
-	flush := func() error {
-		if len(batch) == 0 {
-			return nil
-		}
-		done, err = s.Stream.Emit(ctx, in.SessionID, stream.Emission{
-			Fence: stream.Fence{Epoch: epoch}, LastSeq: done, Since: firstTry(ctx), Key: fmt.Sprintf("conversation-%d", seq), Events: batch,
-		})
-		batch = nil
-		return err
-	}
-	for ev, err := range s.Archive.Events(ctx, in.SessionID, agent.Parse) {
-		if err != nil {
-			return fmt.Errorf("conversation of forked session %s: %w", in.SessionID, err)
-		}
-		if seq++; seq <= done {
-			continue
-		}
-		if batch = append(batch, ev); len(batch) < conversationBatch {
-			continue
-		}
-		if err := flush(); err != nil {
-			return err
-		}
-	}
-	if err := flush(); err != nil {
-		return err
-	}
-	rec.LastSeq, rec.Unstreamed = done, false
-	_, err = s.Archive.UpdateSession(ctx, in.SessionID, rec.Apply)
-	return err
 }
 
 // firstTry returns when the running activity was first tried; zero in its first attempt.

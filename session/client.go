@@ -306,6 +306,9 @@ func (c *Client) reopen(ctx context.Context, id string) (*Handle, error) {
 		return nil, fmt.Errorf("reopen session %s: %w", id, err)
 	}
 	rec, err := RecordOf(data)
+	if err == nil && rec.Copying {
+		err = errCopying(id)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reopen session %s: %w", id, err)
 	}

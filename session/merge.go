@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session/fork"
 )
@@ -40,21 +38,19 @@ func (c *Client) Merge(ctx context.Context, ids []string, id string) (*Handle, e
 	if err := validateMerged(ids); err != nil {
 		return nil, err
 	}
-	if id == "" {
-		id = uuid.NewString()
-	}
 	var of []original
-	for _, id := range ids {
+	for i, id := range ids {
 		o, err := c.original(ctx, id)
 		if err != nil {
 			return nil, fmt.Errorf("merge session %s: %w", id, err)
 		}
+		if i > 0 && o.Options.Tenant != of[0].Options.Tenant {
+			return nil, Invalid("ids", fmt.Sprintf("have the tenants %q and %q", of[0].Options.Tenant, o.Options.Tenant), "sessions of one tenant")
+		}
 		of = append(of, o)
 	}
 	o := mergedOptions(of)
-	return c.takeOver(ctx, id, of[0], "", &o, func(ctx context.Context, kept fork.Kept, to fork.Copy, r *Record) error {
-		return c.join(ctx, of, kept, to, r)
-	})
+	return c.takeOver(ctx, id, takeOver{of: of}, &o)
 }
 
 func validateMerged(ids []string) error {
@@ -82,7 +78,7 @@ func mergedOptions(of []original) Options {
 			continue
 		}
 		for key, value := range one.Options.Metadata {
-			if _, has := o.Metadata[key]; !has && !strings.HasPrefix(key, companionPrefix) {
+			if _, has := o.Metadata[key]; !has && inherits(key) {
 				o.Metadata[key] = value
 			}
 		}
@@ -98,6 +94,9 @@ func mergedOptions(of []original) Options {
 
 // join adds the other sessions to the copy of the first one.
 func (c *Client) join(ctx context.Context, of []original, kept fork.Kept, to fork.Copy, r *Record) error {
+	if len(of) == 1 {
+		return nil
+	}
 	var others []fork.Other
 	for _, o := range of[1:] {
 		agent, err := c.o.Agents.Get(o.Options.Agent)
@@ -108,8 +107,6 @@ func (c *Client) join(ctx context.Context, of []original, kept fork.Kept, to for
 			c.o.Archive.Events(ctx, o.ID, agent.Parse)(yield)
 		})
 		others = append(others, fork.Other{ID: o.ID, Events: events})
-		r.Executions = max(r.Executions, o.Executions)
-		r.Spent.merge(o.Spent)
 	}
 	joined, err := fork.Join(ctx, c.o.Archive, kept, others, to)
 	if err != nil {
@@ -117,7 +114,7 @@ func (c *Client) join(ctx context.Context, of []original, kept fork.Kept, to for
 	}
 	r.LastBlockID = joined.Last
 	r.Options.SystemPrompt = withTexts(r.Options.SystemPrompt, of, joined.Texts)
-	return nil
+	return r.Options.Validate()
 }
 
 // withTexts returns a system prompt with what was said in the other sessions, the newest as far as
@@ -127,7 +124,10 @@ func withTexts(prompt string, of []original, texts []fork.Text) string {
 	for _, o := range of {
 		titles[o.ID] = o.Options.Title
 	}
-	room := min(maxMerged, MaxSystemPrompt-len(prompt))
+	room := min(maxMerged, MaxSystemPrompt-len(prompt)-mergedFrame)
+	if room < 0 || len(texts) == 0 {
+		return prompt
+	}
 	var parts []string
 	for i, t := range slices.Backward(texts) {
 		who := "Agent"
@@ -135,22 +135,18 @@ func withTexts(prompt string, of []original, texts []fork.Text) string {
 			who = "User"
 		}
 		part := fmt.Sprintf("[session %q] %s: %s\n", titles[t.SessionID], who, strings.ToValidUTF8(shorten(t.Text, maxMergedText), ""))
-		if room -= len(part); room < len(mergedHead)+len(mergedCut) {
-			part = fmt.Sprintf(mergedCut, i+1)
-		}
-		parts = append(parts, part)
-		if room < len(mergedHead)+len(mergedCut) {
+		if room -= len(part); room < 0 {
+			parts = append(parts, fmt.Sprintf("(%d earlier messages are left out.)\n", i+1))
 			break
 		}
-	}
-	if len(parts) == 0 {
-		return prompt
+		parts = append(parts, part)
 	}
 	slices.Reverse(parts)
 	return strings.TrimSpace(prompt + "\n\n" + mergedHead + strings.Join(parts, ""))
 }
 
+// mergedHead begins the texts, and mergedFrame is more than what is around them, in bytes.
 const (
-	mergedHead = "This session continues several others. What follows was said in those that you don't remember, oldest first.\n\n"
-	mergedCut  = "(%d earlier messages are left out.)\n"
+	mergedHead  = "This session continues several others. What follows was said in those that you don't remember, oldest first.\n\n"
+	mergedFrame = len(mergedHead) + 64
 )

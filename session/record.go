@@ -27,9 +27,8 @@ type Record struct {
 	LastBlock   string   `json:"lastBlock,omitempty"`
 	// ChildTokens as in State.
 	ChildTokens int64 `json:"childTokens,omitempty"`
-	// Unstreamed: the archive has a conversation that was never in the session's stream, since it
-	// was forked. The first run writes it there.
-	Unstreamed bool `json:"unstreamed,omitempty"`
+	// Copying: the session is being made of others, and can't be opened.
+	Copying bool `json:"copying,omitempty"`
 }
 
 // Apply writes the record into a session's list data.

@@ -32,7 +32,7 @@ agent remembers the conversation, and has the files as they were archived last. 
 }
 
 func (c *cli) fork(ctx context.Context, id string, f session.Fork) error {
-	sc, err := c.client(ctx, needTemporal|needArchiveNow)
+	sc, err := c.client(ctx, needTemporal|needStream|needArchiveNow)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ remembers that one, and is given what was said in the others. The sessions thems
 }
 
 func (c *cli) merge(ctx context.Context, ids []string, id string) error {
-	sc, err := c.client(ctx, needTemporal|needArchiveNow)
+	sc, err := c.client(ctx, needTemporal|needStream|needArchiveNow)
 	if err != nil {
 		return err
 	}

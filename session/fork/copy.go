@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -23,9 +22,9 @@ type Original struct {
 	// Native is the agent's id of it, if Sojourn chooses those; the copy has another in its
 	// place, since two sessions of an agent never have one id. Default: the agent's stays.
 	Native string
-	// At is the id of the last block of the main conversation to copy, or that of a user's
-	// message. Default: the whole conversation.
-	At string
+	// At are the ids that the last block of the main conversation to copy may have. Default: the
+	// whole conversation.
+	At []string
 }
 
 // Copy is the session into which it is copied.
@@ -35,10 +34,9 @@ type Copy struct {
 	Epoch uint64
 }
 
-// Write copies transcripts, server entries and files, and returns the blocks that the copy has. It
-// may be repeated after an error, with the same arguments: what is copied already is compared.
-// Errors: [ErrNoPoint], [adapters.ErrUnsupported], [archive.ErrCorrupt], or what can't be read or
-// written.
+// Write copies transcripts, server entries and files into a session that has none, and returns the
+// blocks that the copy has. Errors: [ErrNoPoint], [adapters.ErrUnsupported], [archive.ErrCorrupt], or
+// what can't be read or written.
 func Write(ctx context.Context, a *archive.Archive, agent adapters.Adapter, from Original, to Copy) (Kept, error) {
 	kept, err := write(ctx, a, agent, from, to)
 	if err != nil {
@@ -48,15 +46,17 @@ func Write(ctx context.Context, a *archive.Archive, agent adapters.Adapter, from
 }
 
 func write(ctx context.Context, a *archive.Archive, agent adapters.Adapter, from Original, to Copy) (Kept, error) {
-	sources, err := frozen(ctx, a, from.ID)
-	if err != nil {
-		return Kept{}, err
-	}
+	// The entries first: a turn that ends meanwhile archives its transcripts before its entries, which
+	// are anchored to them.
 	own, err := a.ServerEntries(ctx, from.ID)
 	if err != nil {
 		return Kept{}, err
 	}
-	kept, err := point(agent, archive.Merge(agent.Parse(sources), own), from.At)
+	sources, err := frozen(ctx, a, from.ID)
+	if err != nil {
+		return Kept{}, err
+	}
+	kept, err := Point(archive.Merge(agent.Parse(sources), own), from.At...)
 	if err != nil {
 		return Kept{}, err
 	}
@@ -69,24 +69,10 @@ func write(ctx context.Context, a *archive.Archive, agent adapters.Adapter, from
 			return Kept{}, fmt.Errorf("transcript %s: %w", s.Path, err)
 		}
 	}
-	if err := a.AppendServerEntries(ctx, to.ID, to.Epoch, entries(own, kept, to.ID)...); err != nil {
+	if err := a.AppendServerEntries(ctx, to.ID, to.Epoch, entries(own, kept, from, to)...); err != nil {
 		return Kept{}, err
 	}
 	return kept, files(ctx, a, from.ID, to)
-}
-
-// point returns the blocks up to the one with the id, or up to the block of the message with it.
-func point(agent adapters.Adapter, events iter.Seq2[event.Event, error], at string) (Kept, error) {
-	c, err := read(events)
-	if err != nil {
-		return Kept{}, err
-	}
-	if n, ok := agent.(adapters.Naming); ok && at != "" && !c.seen[at] {
-		if block := n.BlockID(at); c.seen[block] {
-			at = block
-		}
-	}
-	return c.upTo(at)
 }
 
 // frozen returns the transcripts as they are now: a session that runs may write more of them while
@@ -142,41 +128,46 @@ func transcript(ctx context.Context, a *archive.Archive, s adapters.Source, from
 		if ended := err != nil; pending.Len() < piece && !ended {
 			continue
 		}
-		info, werr := a.AppendTranscript(ctx, to.ID, to.Epoch, t, at, pending.Bytes())
-		if werr != nil || err != nil {
+		if _, werr := a.AppendTranscript(ctx, to.ID, to.Epoch, t, at, pending.Bytes()); werr != nil || err != nil {
 			return werr
 		}
-		at = info.Size
+		at += int64(pending.Len())
 		pending.Reset()
 	}
 }
 
-// entries returns the server entries of what is kept, as those of the copy.
-func entries(own []archive.ServerEntry, k Kept, id string) []archive.ServerEntry {
+// entries returns the server entries of what is kept, as those of the copy. Their ids are made of the
+// numbers of the original's events, which the copy's own events will have too.
+func entries(own []archive.ServerEntry, k Kept, from Original, to Copy) []archive.ServerEntry {
 	var out []archive.ServerEntry
 	for _, e := range own {
 		if !k.Whole && !keeps(k, e) {
 			continue
 		}
-		e.Event.Context.SessionID = id
+		e.ID = "fork-" + from.ID + "-" + e.ID
+		e.Event.Context.SessionID = to.ID
 		out = append(out, e)
 	}
 	return out
 }
 
-// keeps reports whether an entry is part of what is kept: by the block that it makes, or else by
-// the one that it is anchored to.
+// keeps reports whether an entry is part of what is kept: what it is about, and what it is behind.
 func keeps(k Kept, e archive.ServerEntry) bool {
+	behind := event.Context{ConversationID: e.Anchor.ConversationID}.Conversation()
+	if !k.has(behind, e.Anchor.AfterBlockID) {
+		return false
+	}
 	switch p := e.Event.Payload.(type) {
 	case event.BlockUpsert:
 		return k.has(e.Event.Context.Conversation(), p.Block.ID)
+	case event.BlockPlaced:
+		return k.has(e.Event.Context.Conversation(), p.BlockID)
 	case event.SubagentSpawned:
 		return k.Threads[cmp.Or(p.ToolUseID, p.AgentID)]
 	case event.SubagentCompleted:
 		return k.Threads[cmp.Or(p.ToolUseID, p.AgentID)]
 	}
-	anchored := event.Context{ConversationID: e.Anchor.ConversationID}.Conversation()
-	return e.Anchor.AfterBlockID == "" || k.has(anchored, e.Anchor.AfterBlockID)
+	return true
 }
 
 // files copies the archived workspace. What the archive can't restore is not copied.

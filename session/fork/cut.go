@@ -178,7 +178,11 @@ func mainBlocks(events iter.Seq2[event.Event, error]) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.seen, nil
+	has := map[string]bool{}
+	for id := range c.seen {
+		has[id] = true
+	}
+	return has, nil
 }
 
 // begun returns the subagents' transcripts without those that nothing in the main transcripts has

@@ -2,6 +2,7 @@ package fork
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
@@ -12,8 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// ErrNoPoint means that the conversation can't be forked at the block: it is not in the main
-// conversation, or a call before it has not ended.
+// ErrNoPoint means that the main conversation has no such block in the archive.
 var ErrNoPoint = errors.New("can't be forked there")
 
 // Kept are the blocks that a fork has.
@@ -40,16 +40,11 @@ func (k Kept) Last() string {
 // now that the blocks don't have.
 func (k Kept) extend(has map[string]bool) bool {
 	maps.Copy(k.Blocks, has)
-	n, err := k.conversation.end(k.Last())
-	if err != nil {
-		return false // the last call may still end, and does so in the fork
-	}
 	more := false
-	for _, b := range k.conversation.blocks[:n] {
-		if k.Blocks[b.id] {
-			continue
+	for _, b := range k.conversation.blocks[:k.conversation.end(k.Last())] {
+		if !k.Blocks[b.id] {
+			k.Blocks[b.id], more = true, true
 		}
-		k.Blocks[b.id], more = true, true
 	}
 	k.addThreads()
 	return more
@@ -64,31 +59,45 @@ func (k Kept) addThreads() {
 	}
 }
 
-// has reports whether a block of a conversation is kept.
+// has reports whether a block of a conversation is kept; "" is the conversation's beginning.
 func (k Kept) has(conversation, block string) bool {
 	if conversation == event.Main {
-		return k.Blocks[block]
+		return block == "" || k.Blocks[block]
 	}
 	return k.Threads[conversation]
 }
 
-// Point returns the blocks of a conversation up to the one with the id and including it, with the
-// ends of the calls before it; for "" all of them, but for calls at the end that may still end. It
-// fails with the first error of the events, since a fork would lose what is behind it without a
-// word, and with [ErrNoPoint].
-func Point(events iter.Seq2[event.Event, error], at string) (Kept, error) {
+// Point returns the blocks of a conversation up to the first one that has one of the ids, and
+// including it, with the ends of the calls before it in its turn; all of them for no ids. It fails
+// with the first error of the events, since a fork would lose what is behind it without a word, and
+// with [ErrNoPoint].
+func Point(events iter.Seq2[event.Event, error], at ...string) (Kept, error) {
 	c, err := read(events)
 	if err != nil {
 		return Kept{}, err
 	}
-	return c.upTo(at)
+	n := len(c.blocks)
+	if len(at) > 0 {
+		i := slices.IndexFunc(c.blocks, func(b block) bool { return slices.Contains(at, b.id) && !b.end })
+		if i < 0 {
+			return Kept{}, fmt.Errorf("%w: the main conversation has no block %q in the archive", ErrNoPoint, at[0])
+		}
+		n = c.end(c.blocks[i].id)
+	}
+	k := Kept{Blocks: map[string]bool{}, Threads: map[string]bool{}, Whole: n == len(c.blocks), conversation: c}
+	for _, b := range c.blocks[:n] {
+		k.Blocks[b.id] = true
+	}
+	k.addThreads()
+	return k, nil
 }
 
-// conversation is what decides where a fork may end.
+// conversation is what decides where a fork ends.
 type conversation struct {
-	// blocks of the main conversation, in order.
+	// blocks of the main conversation, in order, and the ends of calls among them that are no block.
 	blocks []block
-	seen   map[string]bool
+	// seen are the same blocks, each with what it was at first.
+	seen map[string]identity
 	// threads are the subagents' conversations, each with the one in which it began and the block
 	// that stands for it there.
 	threads map[string]place
@@ -101,18 +110,39 @@ type block struct {
 	// call is set for a call and for a subagent, and of for the end of one: its name, which is the
 	// agent's if that has one.
 	call, of string
-	// asks: it is a user's message. A call that has not ended before it is not waited for.
+	// asks: it is a user's message, which begins a turn.
 	asks bool
-	// end: it is the end of a subagent, which is no block of its own.
+	// end: it is the end of a call, which is no block of its own.
 	end bool
 	// at is when the agent wrote it down.
 	at time.Time
 }
 
+// identity distinguishes two blocks that have one id in different conversations.
+type identity struct {
+	kind    event.BlockType
+	at      int64
+	content [sha256.Size]byte
+}
+
+func identityOf(ev event.Event) identity {
+	id := identity{at: ev.Context.Timestamp.UnixNano()}
+	switch p := ev.Payload.(type) {
+	case event.BlockUpsert:
+		id.kind = p.Block.Type
+		if p.Block.Content != nil {
+			id.content = sha256.Sum256([]byte(*p.Block.Content))
+		}
+	case event.SubagentSpawned:
+		id.kind, id.content = event.BlockSubagent, sha256.Sum256([]byte(p.Prompt))
+	}
+	return id
+}
+
 type place struct{ conversation, block string }
 
 func read(events iter.Seq2[event.Event, error]) (*conversation, error) {
-	c := &conversation{seen: map[string]bool{}, threads: map[string]place{}, spoke: map[string]bool{}}
+	c := &conversation{seen: map[string]identity{}, threads: map[string]place{}, spoke: map[string]bool{}}
 	for ev, err := range events {
 		if err != nil {
 			return nil, err
@@ -134,49 +164,50 @@ func (c *conversation) add(ev event.Event) {
 		case event.BlockToolResult:
 			b.of = p.Block.ToolUseID
 		}
-		c.block(in, b)
+		c.block(in, b, ev)
+		if final := p.Block.Execution; b.call != "" && final != "" && final != event.ExecutionRunning {
+			c.ended(in, b.call, ev)
+		}
 	case event.SubagentSpawned:
-		c.thread(in, cmp.Or(p.ToolUseID, p.AgentID), p.AgentID)
+		c.thread(in, p, ev)
 	case event.SubagentCompleted:
-		stands := event.SubagentBlockID(cmp.Or(p.ToolUseID, p.AgentID))
-		c.block(in, block{id: "end of " + stands, of: stands, end: true})
+		c.ended(in, event.SubagentBlockID(cmp.Or(p.ToolUseID, p.AgentID)), ev)
 	}
 }
 
 // thread adds the conversation of a subagent, which the agent may have under another name. Some
-// agents tell of its start in itself: it begins with the call of its name.
-func (c *conversation) thread(in, id, agents string) {
+// agents tell of its start in itself: it begins with the call of its name. A child session is no
+// call that has to end.
+func (c *conversation) thread(in string, p event.SubagentSpawned, ev event.Event) {
+	id := cmp.Or(p.ToolUseID, p.AgentID)
 	begins := place{in, event.SubagentBlockID(id)}
 	if in == id {
 		begins = place{event.Main, id}
 	} else {
-		c.block(in, block{id: begins.block, call: begins.block})
+		b := block{id: begins.block, at: ev.Context.Timestamp}
+		if p.ChildSessionID == "" {
+			b.call = begins.block
+		}
+		c.block(in, b, ev)
 	}
-	for _, name := range []string{id, agents} {
+	for _, name := range []string{id, p.AgentID} {
 		if _, known := c.threads[name]; name != "" && !known {
 			c.threads[name] = begins
 		}
 	}
 }
 
-func (c *conversation) block(in string, b block) {
-	if in == event.Main && !c.seen[b.id] {
-		c.seen[b.id] = true
-		c.blocks = append(c.blocks, b)
-	}
+// ended adds the end of a call.
+func (c *conversation) ended(in, call string, ev event.Event) {
+	c.block(in, block{id: "end of " + call, of: call, end: true}, ev)
 }
 
-func (c *conversation) upTo(at string) (Kept, error) {
-	n, err := c.end(at)
-	if err != nil {
-		return Kept{}, err
+func (c *conversation) block(in string, b block, ev event.Event) {
+	if _, known := c.seen[b.id]; in != event.Main || known {
+		return
 	}
-	k := Kept{Blocks: map[string]bool{}, Threads: map[string]bool{}, Whole: n == len(c.blocks), conversation: c}
-	for _, b := range c.blocks[:n] {
-		k.Blocks[b.id] = true
-	}
-	k.addThreads()
-	return k, nil
+	c.seen[b.id] = identityOf(ev)
+	c.blocks = append(c.blocks, b)
 }
 
 // begins reports whether a thread begins in what is kept, itself or the one in which it begins.
@@ -194,60 +225,24 @@ func (c *conversation) begins(thread string, k Kept) bool {
 	return false
 }
 
-// end returns how many blocks are kept.
-func (c *conversation) end(at string) (int, error) {
-	ends := c.ends()
-	if at == "" {
-		last := 0
-		for n := range len(c.blocks) + 1 {
-			if ends[n] {
-				last = n
+// end returns how many blocks there are up to the one with the id, and up to the ends of the calls
+// among them: those that end behind it, before the next message of a user.
+func (c *conversation) end(id string) int {
+	n := 1 + slices.IndexFunc(c.blocks, func(b block) bool { return b.id == id })
+	first := max(n-1, 0)
+	for first > 0 && !c.blocks[first].asks {
+		first--
+	}
+	turn := c.blocks[first:]
+	if next := slices.IndexFunc(c.blocks[n:], func(b block) bool { return b.asks }); next >= 0 {
+		turn = c.blocks[first : n+next]
+	}
+	for i := first; i < n; i++ {
+		for m, b := range turn {
+			if b.of != "" && b.of == c.blocks[i].call {
+				n = max(n, first+m+1)
 			}
 		}
-		return last, nil
 	}
-	for n, b := range c.blocks {
-		if b.id != at {
-			continue
-		}
-		for n++; n <= len(c.blocks); n++ {
-			if ends[n] {
-				return n, nil
-			}
-		}
-		return 0, fmt.Errorf("%w: a call of block %q has not ended", ErrNoPoint, at)
-	}
-	return 0, fmt.Errorf("%w: the main conversation has no block %q in the archive", ErrNoPoint, at)
-}
-
-// ends reports of each number of blocks whether a conversation may end behind them: no call among
-// them ends behind them, before a user's next message.
-func (c *conversation) ends() []bool {
-	none := len(c.blocks)
-	asked, ended := make([]int, none), map[string]int{}
-	next := none
-	for n, b := range slices.Backward(c.blocks) {
-		if asked[n] = next; b.asks {
-			next = n
-		}
-		if b.of != "" {
-			ended[b.of] = n
-		}
-	}
-	ok := make([]bool, none+1)
-	until := 0 // with fewer blocks a call would be open
-	for n, b := range c.blocks {
-		ok[n] = n >= until
-		if b.call == "" {
-			continue
-		}
-		switch end, has := ended[b.call]; {
-		case has && end < asked[n]:
-			until = max(until, end+1)
-		case !has && asked[n] == none:
-			until = none + 1 // it may still end
-		}
-	}
-	ok[none] = none >= until
-	return ok
+	return n
 }

@@ -73,6 +73,16 @@ func awaitLines(t *testing.T, d *diary, want ...string) {
 	eventually(t, func(c *assert.CollectT) bool { return assert.Equal(c, want, d.read()) }, time.Minute, tick)
 }
 
+// awaitState waits until a companion's state is in its session's snapshot.
+func awaitState(t *testing.T, h *session.Handle, state string) {
+	t.Helper()
+	eventually(t, func(c *assert.CollectT) bool {
+		s, err := h.Snapshot(testContext(t))
+		require.NoError(c, err)
+		return assert.Equal(c, state, string(s.Companions["counter"]))
+	}, time.Minute, tick)
+}
+
 // A companion's functions are called once in a session's life, per execution and per tool call,
 // in the order of what happens, also for what happened while its program was away.
 func TestR123ExecutionRunner(t *testing.T) {
@@ -85,6 +95,7 @@ func TestR123ExecutionRunner(t *testing.T) {
 	require.NoError(t, say(t, h, "SAY one").Err())
 	require.NoError(t, say(t, h, "TOOL bash: echo two").Err())
 	awaitLines(t, &d, "init idle", "persist completed", "tool "+h.ID(), "persist completed")
+	awaitState(t, h, "2")
 	stop()
 	require.ErrorIs(t, <-ended, context.Canceled)
 
@@ -106,6 +117,7 @@ func TestR123ExecutionRunner(t *testing.T) {
 	awaitLines(t, &last, "restore 3")
 	require.NoError(t, say(t, reopened, "SAY four").Err())
 	awaitLines(t, &last, "restore 3", "persist completed")
+	awaitState(t, reopened, "4")
 	stop()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	require.ErrorAs(t, h.Accompany(ctx, session.Companion{}), new(*session.InvalidError), "it needs a name")
@@ -120,11 +132,7 @@ func TestR134RunnerState(t *testing.T) {
 	stop, ended := accompany(t, h, d.companion())
 	awaitLines(t, &d, "init idle")
 	require.NoError(t, say(t, h, "SAY one").Err())
-	eventually(t, func(c *assert.CollectT) bool {
-		s, err := h.Snapshot(ctx)
-		require.NoError(c, err)
-		return assert.Equal(c, `1`, string(s.Companions["counter"]))
-	}, time.Minute, tick)
+	awaitState(t, h, "1")
 	stop()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	require.NoError(t, h.Close(ctx))
