@@ -27,7 +27,8 @@ func (c *cli) tailCommand() *cobra.Command {
 With --tree the events of child sessions, and of theirs, come between their start and their end; --json adds the ids on the way down as spawnPath.
 For clients of older systems --names v1 --json prints block events as block_start, text_delta, block_update, block_complete and
 metadata_update, and --names v2 --json as session:block:start, session:block:delta, session:block:update and session:block:complete,
-and with session:status, session:file:modified, session:created and sessions:changed.`,
+and with session:status, session:file:modified, session:created and sessions:changed. --names v3 --json prints executions, ticks,
+messages, content, reasoning, tool calls and spawns, each as a start, its deltas, an end and the whole (content_start, …).`,
 		Example: "  sojourn tail $ID --follow\n  sojourn tail $ID --json | sojourn reduce",
 		Args:    wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,7 +41,7 @@ and with session:status, session:file:modified, session:created and sessions:cha
 	cmd.Flags().Uint64Var(&after, "after", 0, "begin behind event `N`")
 	cmd.Flags().BoolVar(&follow, "follow", false, "continue with new events, until the session is closed")
 	cmd.Flags().BoolVar(&tree, "tree", false, "show the events of child sessions too, and of theirs")
-	cmd.Flags().StringVar(&names, "names", "", "with --json, print block events under older names: `v1|v2`")
+	cmd.Flags().StringVar(&names, "names", "", "with --json, print block events under older names: `v1|v2|v3`")
 	return cmd
 }
 
@@ -79,7 +80,7 @@ func (c *cli) showerNamed(names string) (show func(event.Event) error, flush fun
 	}
 	vocabulary, err := older.New(names)
 	if err != nil {
-		return nil, nil, usage("--names wants v1 or v2", "--names: %q is unknown", names)
+		return nil, nil, usage("--names wants v1, v2 or v3", "--names: %q is unknown", names)
 	}
 	if !c.json {
 		return nil, nil, usage("give --json too: people are shown no names", "--names %s goes with --json", names)

@@ -35,14 +35,20 @@ var vocabularies = map[string]names{
 type Translator struct {
 	names names
 	begun map[[2]string]bool
+	// third is set for v3.
+	third *third
 }
 
-// New returns a translator into v1 (block_start, text_delta, …) or v2
-// (session:block:start, session:status, …). Another version is an error.
+// New returns a translator into v1 (block_start, text_delta, …), v2 (session:block:start,
+// session:status, …) or v3 (content_start, tick_start, execution_start, …). Another version is an
+// error.
 func New(version string) (*Translator, error) {
+	if version == "v3" {
+		return &Translator{third: &third{blocks: map[[2]string]*part{}, asked: map[string]string{}}}, nil
+	}
 	names, known := vocabularies[version]
 	if !known {
-		return nil, fmt.Errorf("names %q are unknown: want v1 or v2", version)
+		return nil, fmt.Errorf("names %q are unknown: want v1, v2 or v3", version)
 	}
 	return &Translator{names: names, begun: map[[2]string]bool{}}, nil
 }
@@ -97,9 +103,12 @@ type (
 )
 
 // Events returns an event in the older vocabulary: mostly one, and two for a
-// block that is complete from the start and for what changes lists of sessions. The
-// context is kept.
+// block that is complete from the start and for what changes lists of sessions; in v3 any number.
+// The context is kept.
 func (o *Translator) Events(ev event.Event) ([]event.Event, error) {
+	if o.third != nil {
+		return o.third.events(ev)
+	}
 	switch p := ev.Payload.(type) {
 	case event.BlockUpsert:
 		return o.upsert(ev.Context, p.Block)

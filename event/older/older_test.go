@@ -40,7 +40,7 @@ func TestR62OlderNames(t *testing.T) {
 		require.Equal(t, want, got, version)
 	}
 	_, err := New("v9")
-	require.ErrorContains(t, err, "v1 or v2")
+	require.ErrorContains(t, err, "v1, v2 or v3")
 }
 
 // The second system's clients route by the ids in a payload, which the first one's had not.

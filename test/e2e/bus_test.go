@@ -88,3 +88,36 @@ func jsonOf(t *testing.T, events []event.Event) string {
 	}
 	return out.String()
 }
+
+// A client of the third system reads a session under its names, to the last word.
+func TestR75TailThirdNames(t *testing.T) {
+	onSharedHost(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "TOOL bash: echo heard THEN SAY all of it").Err())
+	var deltas, whole string
+	count := map[string]int{}
+	for line := range strings.Lines(sojourn(t, "tail", h.ID(), "--json", "--names", "v3")) {
+		var ev struct {
+			Type    string
+			Payload struct {
+				Delta   string
+				Content struct{ Text string }
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &ev))
+		if count[ev.Type]++; ev.Type == "content_delta" {
+			deltas += ev.Payload.Delta
+		}
+		if ev.Type == "content" {
+			whole += ev.Payload.Content.Text
+		}
+	}
+	require.Contains(t, whole, "all of it")
+	require.Equal(t, whole, deltas)
+	for _, name := range []string{"execution_start", "execution_end", "execution", "result", "tool_call_start", "tool_call_end", "tool_call", "tool_result"} {
+		require.Equal(t, 1, count[name], name)
+	}
+	require.Positive(t, count["usage"])
+	require.Positive(t, count["entry_committed"])
+	require.Zero(t, count["block:upsert"])
+}

@@ -147,6 +147,18 @@ func rules() []rule {
 			why:     "what an agent may do with sessions any program may: there is no way into a turn",
 		},
 		{
+			name:    "a fork is made of archives",
+			about:   under("session/fork"),
+			forbids: allOursBut("session/fork", "archive", "workspace", "adapters", "event"),
+			why:     "what a copy has is decided by what is stored, whatever runs",
+		},
+		{
+			name:    "a program's tools know sessions only",
+			about:   under("tools"),
+			forbids: allOursBut("tools", "session", "internal/heartbeat"),
+			why:     "programs that serve tools import it",
+		},
+		{
 			name:    "what the runner has of tools is their names",
 			about:   under("runner"),
 			forbids: func(_, to string) bool { return within(to, "session") },
