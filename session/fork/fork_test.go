@@ -164,7 +164,7 @@ func (w world) merge(id string, of ...string) fork.Joined {
 }
 
 // A fork has the blocks up to the point, and the ends of the calls before it in its turn.
-func TestPoint(t *testing.T) {
+func TestR7ForkPoint(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.has("o", nil, said("u1", 1), said("c1", 2), said("c2", 3), said("r1", 4), said("r2", 5), said("a1", 6),
@@ -185,7 +185,7 @@ func TestPoint(t *testing.T) {
 
 // What Sojourn added behind the point is not in the fork, also if it is about something before it;
 // what is has other ids, since the fork numbers its own.
-func TestForkOfServerEntries(t *testing.T) {
+func TestR7ForkOfServerEntries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	notice := event.SystemBlock("n1", "notice", "look")
@@ -234,7 +234,7 @@ func TestForkOfALongTranscript(t *testing.T) {
 }
 
 // Turns are in the order in which they began, also if their messages are duplicates.
-func TestJoinOrder(t *testing.T) {
+func TestR8JoinOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.has("a", nil, said("u1", 1), said("a1", 2), said("u2", 5), said("a2", 6), said("u3", 9), said("a3", 10))
@@ -256,7 +256,7 @@ func TestJoinOrder(t *testing.T) {
 }
 
 // Two blocks of one id are duplicates only if they are one: some agents number their calls.
-func TestJoinOfEqualIds(t *testing.T) {
+func TestR8DuplicatesAreOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.has("a", nil, said("u1", 1), said("c1", 2), said("r1", 3))
