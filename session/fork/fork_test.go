@@ -242,6 +242,12 @@ func TestR8JoinOrder(t *testing.T) {
 	require.Equal(t, "a3", w.merge("m", "a", "b").Last)
 	require.Equal(t, []string{"u1", "a1", "u7", "a7", "u2", "a2", "u8", "a8", "u3", "a3"}, w.blocks("m"))
 
+	// Several sessions between two of its turns.
+	w.has("c", nil, said("u5", 3), said("a5", 3))
+	w.has("d", nil, said("u4", 2), said("a4", 2))
+	w.merge("several", "a", "c", "d")
+	require.Equal(t, []string{"u1", "a1", "u4", "a4", "u5", "a5", "u2", "a2", "u3", "a3"}, w.blocks("several"))
+
 	// A fork that ends at a message, and the original that answered it.
 	w.fork("a", "f", "u2")
 	require.Equal(t, "a3", w.merge("n", "f", "a").Last)

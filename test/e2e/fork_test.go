@@ -174,7 +174,7 @@ func TestR8Merge(t *testing.T) {
 	require.NoError(t, say(t, forked, "SAY delta").Err())
 	require.NoError(t, b.Close(ctx))
 
-	m, err := c.Merge(ctx, []string{a.ID(), b.ID(), forked.ID()}, "")
+	m, err := c.Merge(ctx, []string{a.ID(), forked.ID(), b.ID()}, "")
 	require.NoError(t, err)
 	i, err := m.Inspect(ctx)
 	require.NoError(t, err)
@@ -182,7 +182,7 @@ func TestR8Merge(t *testing.T) {
 	require.Equal(t, []string{"x", "y"}, i.Options.Tags)
 	require.JSONEq(t, `"core"`, string(i.Options.Metadata["team"]), "the first one's, of a key of several")
 	require.JSONEq(t, `1`, string(i.Options.Metadata["b"]))
-	require.JSONEq(t, bagJSON(t, []string{a.ID(), b.ID(), forked.ID()}), string(i.Options.Metadata["mergedSessionIds"]))
+	require.JSONEq(t, bagJSON(t, []string{a.ID(), forked.ID(), b.ID()}), string(i.Options.Metadata["mergedSessionIds"]))
 
 	require.NoError(t, say(t, m, "SAY the end").Err())
 	live, err := c.Show(ctx, m.ID(), session.FromStream)
