@@ -41,6 +41,11 @@ type WaitProgram struct {
 	WaitSeconds *int   `json:"wait_seconds,omitempty" jsonschema:"How long to wait, 0 to 45. Default: 45."`
 }
 
+// StillRunning is the result of a call that is not done yet.
+func StillRunning(call string) Pending {
+	return Pending{CallID: call, Status: Running, Next: "It is still running. Go on with other work, or call wait_tool with this call_id."}
+}
+
 // Pending is the result of a call of a program's tool that is not done yet.
 type Pending struct {
 	CallID string `json:"call_id"`

@@ -23,7 +23,8 @@ func ToolSocketPath(control string) string { return control + "t" }
 
 // ToolCall is the call of a tool by a process of the agent.
 type ToolCall struct {
-	// ID is chosen by the runner: the same each time that it passes the call on.
+	// ID is the same each time that the runner passes the call on, which chooses it unless the
+	// caller has.
 	ID   string `json:"id,omitempty"`
 	Name string `json:"name"`
 	// Arguments are JSON.

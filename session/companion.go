@@ -1,14 +1,17 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // Companion is what a program does beside a session, over all of the session's life and through
@@ -22,19 +25,24 @@ type Companion struct {
 	// OnRestore is called in place of OnInit, with the state that OnPersist returned last: the
 	// program was started again, or the session was reopened. state is nil if it never has.
 	OnRestore func(ctx context.Context, s SessionRef, state json.RawMessage) error
-	// OnToolCall is called for each tool call of the agent that needs an answer, which it returns;
-	// nil leaves it to others. A session asks for each call with the standing answer ask
-	// (Options.Permission). An allowed call may run with another Input.
+	// OnToolCall is called for each tool call of the agent that waits for an answer, which it
+	// returns; nil leaves it to others. A session asks for each call with the standing answer ask
+	// (Options.Permission) and no rules. An allowed call may run with another Input, if the agent
+	// can do that: otherwise it is denied, with the reason.
 	OnToolCall func(ctx context.Context, s SessionRef, call event.PermissionRequested) (*RespondRequest, error)
-	// OnPersist is called behind each execution. Its state is stored with the session, and is part of
-	// its snapshot (Snapshot.Companions) until the next one; nil leaves it. It is called again if
-	// the program is lost before the state is stored.
+	// OnPersist is called behind each execution. Its state, at most MaxCompanionState bytes, is
+	// stored with the session, and is part of its snapshot (Snapshot.Companions) until the next one;
+	// nil leaves it. It is called again if the program is lost before the state is stored.
 	OnPersist func(ctx context.Context, s SessionRef, r Result) (state json.RawMessage, err error)
-	// OnDestroy is called once when the session is closed, until it is reopened.
+	// OnDestroy is called once when the session is closed, and again when it is after a reopening.
 	OnDestroy func(ctx context.Context, s SessionRef) error
 }
 
-// SessionRef is a session as a companion sees it, at the moment of the call.
+// MaxCompanionState bounds the state of a companion, in bytes.
+const MaxCompanionState = 8 << 10
+
+// SessionRef is a session as a companion sees it, at the moment of the call: what it is called for
+// may have happened long before.
 type SessionRef struct {
 	ID     string
 	Status Status
@@ -54,23 +62,29 @@ type accompanied struct {
 	// Seq is the last event that it is done with.
 	Seq   uint64          `json:"seq"`
 	State json.RawMessage `json:"state,omitempty"`
-	// Destroyed: the session is closed, and OnDestroy was called.
+	// Destroyed: OnDestroy was called, and the session not reopened since.
 	Destroyed bool `json:"destroyed,omitempty"`
 }
 
 var companionName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,48}$`)
 
 // Accompany calls a companion until the session is closed or ctx ends, beginning with what happened
-// since the companion was last called, in any process. Only one process may do so under a name. It
-// returns the first error of a function, which is called again by the next Accompany; its other
-// errors are those of Events, Inspect and Configure. The stored state is part of the session's
-// metadata, and of their 64 KiB.
+// since the companion was last called, in any process and any incarnation of the session. What is
+// past the stream's retention by then is not called, but for the session's end. Only one process may
+// do so under a name. It returns the first error of a function, which is called again by the next
+// Accompany; its other errors are those of Events, Inspect and Configure, and [ErrNoArchive]: the
+// state of a closed session is stored there. The stored state is part of the session's metadata, and
+// of their 64 KiB.
 func (h *Handle) Accompany(ctx context.Context, c Companion) error {
 	if !companionName.MatchString(c.Name) {
 		return Invalid("name", fmt.Sprintf("is %q", shorten(c.Name, maxKeyword)), `1 to 48 letters, digits, "_" and "-"`)
 	}
-	a := accompanying{Companion: c, h: h}
-	if err := a.run(ctx); err != nil {
+	err := ErrNoArchive
+	if h.c.o.Archive != nil {
+		a := accompanying{Companion: c, h: h}
+		err = a.run(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("companion %s of session %s: %w", c.Name, h.id, err)
 	}
 	return nil
@@ -78,6 +92,7 @@ func (h *Handle) Accompany(ctx context.Context, c Companion) error {
 
 type accompanying struct {
 	Companion
+	// h is of the session's newest incarnation.
 	h   *Handle
 	now accompanied
 	// Of the requests up to the event past only those in open have no answer yet.
@@ -98,12 +113,20 @@ func (a *accompanying) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	// It is closed, and the event that said so may be past retention.
+	i, err := a.inspect(ctx)
+	if err != nil || a.now.Destroyed {
+		return err
+	}
+	return a.destroy(ctx, i.LastSeq)
 }
 
 // begin initialises or restores the companion; done reports that the session was closed and all of
 // it was called.
 func (a *accompanying) begin(ctx context.Context) (done bool, err error) {
+	if err := a.renew(ctx); err != nil {
+		return false, err
+	}
 	i, err := a.inspect(ctx)
 	if err != nil {
 		return false, err
@@ -114,43 +137,69 @@ func (a *accompanying) begin(ctx context.Context) (done bool, err error) {
 			return false, fmt.Errorf("stored state: %w", err)
 		}
 	}
-	if i.Status == StatusClosed && a.now.Destroyed {
-		return true, nil
+	if a.now.Destroyed {
+		// What has happened since begins with a reopening.
+		return i.Status == StatusClosed && a.now.Seq >= i.LastSeq, nil
 	}
-	a.past, a.open = i.LastSeq, map[string]bool{}
-	requests, err := a.h.c.Requests(ctx, a.h.id)
-	if err != nil {
+	if err := a.lookBack(ctx); err != nil {
 		return false, err
 	}
+	if known {
+		return false, a.restore(ctx, i)
+	}
+	if a.OnInit != nil {
+		if err := a.OnInit(ctx, a.ref(i)); err != nil {
+			return false, err
+		}
+	}
+	a.now.Seq = i.LastSeq
+	return false, a.store(ctx)
+}
+
+// renew addresses the session's newest incarnation.
+func (a *accompanying) renew(ctx context.Context) error {
+	h, err := a.h.c.Get(ctx, a.h.id)
+	if err == nil {
+		a.h = h
+	}
+	return err
+}
+
+// lookBack finds the requests that are open now.
+func (a *accompanying) lookBack(ctx context.Context) error {
+	tail, err := a.h.c.o.Stream.Tail(ctx, a.h.id)
+	if err != nil && !errors.Is(err, stream.ErrNotFound) {
+		return err
+	}
+	a.past, a.open = tail.LastSeq, map[string]bool{}
+	requests, err := a.h.c.Requests(ctx, a.h.id)
 	for _, ev := range requests {
 		a.open[ev.Payload.(event.PermissionRequested).RequestID] = true
 	}
-	switch {
-	case known && a.OnRestore != nil:
-		err = a.OnRestore(ctx, a.ref(i), a.now.State)
-	case !known && a.OnInit != nil:
-		err = a.OnInit(ctx, a.ref(i))
+	if errors.Is(err, stream.ErrNotFound) {
+		return nil
 	}
-	if err != nil || known && !a.now.Destroyed {
-		return false, err
+	return err
+}
+
+func (a *accompanying) restore(ctx context.Context, i Inspection) error {
+	if a.OnRestore == nil {
+		return nil
 	}
-	if !known {
-		a.now.Seq = i.LastSeq
-	}
-	a.now.Destroyed = false
-	return false, a.store(ctx)
+	return a.OnRestore(ctx, a.ref(i), a.now.State)
 }
 
 // inspect returns the session's state. That of a closed one is in its record: its workflow has not
 // learned what was stored behind its end.
 func (a *accompanying) inspect(ctx context.Context) (Inspection, error) {
 	i, err := a.h.Inspect(ctx)
-	if store := a.h.c.o.Archive; store != nil && (err != nil || i.Status == StatusClosed) {
-		known, lerr := a.h.c.lookup(ctx, a.h.id)
-		data, serr := store.Session(ctx, a.h.id)
-		if lerr == nil && serr == nil && !known.open {
-			return inspectClosed(data)
-		}
+	if err == nil && i.Status != StatusClosed {
+		return i, nil
+	}
+	known, lerr := a.h.c.lookup(ctx, a.h.id)
+	data, serr := a.h.c.o.Archive.Session(ctx, a.h.id)
+	if lerr == nil && serr == nil && !known.open {
+		return inspectClosed(data)
 	}
 	return i, err
 }
@@ -173,18 +222,39 @@ func (a *accompanying) event(ctx context.Context, ev event.Event) error {
 	}
 	switch p := ev.Payload.(type) {
 	case event.PermissionRequested:
-		if ev.Context.Seq > a.past || a.open[p.RequestID] {
-			return a.answer(ctx, ev, p)
-		}
+		return a.answer(ctx, ev, p)
+	case event.SessionInitialized:
+		return a.reopened(ctx, ev.Context.Seq)
 	case event.SessionClosed:
 		return a.destroy(ctx, ev.Context.Seq)
 	}
 	return nil
 }
 
-func (a *accompanying) persist(ctx context.Context, seq uint64, r Result) error {
-	if a.OnPersist == nil {
+// reopened restores a companion whose session was closed. An execution's end restores it too: the
+// event of the reopening may be past retention.
+func (a *accompanying) reopened(ctx context.Context, seq uint64) error {
+	if !a.now.Destroyed {
 		return nil
+	}
+	err := errors.Join(a.renew(ctx), a.lookBack(ctx))
+	if err != nil {
+		return err
+	}
+	i, err := a.inspect(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.restore(ctx, i); err != nil {
+		return err
+	}
+	a.now.Seq, a.now.Destroyed = seq, false
+	return a.store(ctx)
+}
+
+func (a *accompanying) persist(ctx context.Context, seq uint64, r Result) error {
+	if err := a.reopened(ctx, seq-1); err != nil || a.OnPersist == nil {
+		return err
 	}
 	i, err := a.inspect(ctx)
 	if err != nil {
@@ -194,6 +264,9 @@ func (a *accompanying) persist(ctx context.Context, seq uint64, r Result) error 
 	if err != nil {
 		return err
 	}
+	if len(state) > MaxCompanionState {
+		return Invalid("state", fmt.Sprintf("is %d bytes", len(state)), fmt.Sprintf("at most %d bytes", MaxCompanionState))
+	}
 	if a.now.Seq = seq; state != nil {
 		a.now.State = state
 	}
@@ -201,8 +274,11 @@ func (a *accompanying) persist(ctx context.Context, seq uint64, r Result) error 
 }
 
 func (a *accompanying) answer(ctx context.Context, ev event.Event, call event.PermissionRequested) error {
-	if a.OnToolCall == nil {
+	if a.OnToolCall == nil || ev.Context.Seq <= a.past && !a.open[call.RequestID] {
 		return nil
+	}
+	if open, err := a.stillOpen(ctx, ev); err != nil || !open {
+		return err
 	}
 	i, err := a.inspect(ctx)
 	if err != nil {
@@ -212,17 +288,33 @@ func (a *accompanying) answer(ctx context.Context, ev event.Event, call event.Pe
 	if err != nil || answer == nil {
 		return err
 	}
-	if answer.By == "" {
-		answer.By = companionPrefix + a.Name
-	}
+	answer.By = cmp.Or(answer.By, companionPrefix+a.Name)
 	err = a.h.RespondTo(ctx, ev, *answer)
+	if invalid, ok := errors.AsType[*InvalidError](err); ok && invalid.Field == "input" {
+		err = a.h.RespondTo(ctx, ev, RespondRequest{Message: invalid.Error(), By: answer.By})
+	}
 	if invalid, ok := errors.AsType[*InvalidError](err); ok && invalid.Field == "requestId" || errors.Is(err, ErrClosed) {
 		return nil // it was answered meanwhile, by a rule, a person or the turn's end
 	}
 	return err
 }
 
+// stillOpen reports whether what follows a request has no answer to it, as one by a rule is at once.
+func (a *accompanying) stillOpen(ctx context.Context, ev event.Event) (bool, error) {
+	open := OpenRequests(nil, ev)
+	for next, err := range a.h.c.left(ctx, a.h.id, ev.Context.Seq, false) {
+		if err != nil {
+			return false, err
+		}
+		open = OpenRequests(open, next)
+	}
+	return slices.ContainsFunc(open, func(o event.Event) bool { return o.Context.Seq == ev.Context.Seq }), nil
+}
+
 func (a *accompanying) destroy(ctx context.Context, seq uint64) error {
+	if a.now.Destroyed {
+		return nil // a session's end may be said twice
+	}
 	if a.OnDestroy != nil {
 		i, err := a.inspect(ctx)
 		if err != nil {

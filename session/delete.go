@@ -16,8 +16,8 @@ import (
 )
 
 // Delete deletes a closed session for good: record, transcripts, workspace and messages in
-// the archive, its events, and its runs in Temporal, which takes them out of lists a moment
-// later. Its child sessions are sessions of their own. After an error it may be called again.
+// the archive, its events, and its runs and calls of tools in Temporal, which takes them out of
+// lists a moment later. Its child sessions are sessions of their own. After an error it may be called again.
 // Errors: ErrNotFound, and ErrBusy for a session that is open.
 func (c *Client) Delete(ctx context.Context, id string) error {
 	if err := ValidateID("id", id); err != nil {
@@ -44,7 +44,10 @@ func (c *Client) Delete(ctx context.Context, id string) error {
 	if err := c.o.Stream.Purge(ctx, id); err != nil {
 		return err
 	}
-	if err := c.deleteRuns(ctx, id, known.run); err != nil {
+	if err = c.deleteToolCalls(ctx, id); err == nil {
+		err = c.deleteRuns(ctx, id, known.run)
+	}
+	if err != nil {
 		return c.unavailable(ctx, "delete session "+id, err)
 	}
 	return c.o.Stream.Changed(ctx, id, stream.ChangeDeleted)
@@ -62,32 +65,54 @@ func (c *Client) deleteRuns(ctx context.Context, id, newest string) error {
 		runs = append(runs, newest)
 	}
 	for _, run := range runs {
-		_, err := c.o.Temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
-			Namespace:         cmp.Or(c.o.Namespace, client.DefaultNamespace),
-			WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: run},
-		})
-		var gone *serviceerror.NotFound
-		if err != nil && !errors.As(err, &gone) {
+		if err := c.deleteRun(ctx, &commonpb.WorkflowExecution{WorkflowId: id, RunId: run}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// deleteToolCalls deletes the calls of programs' tools, with what was asked and answered.
+func (c *Client) deleteToolCalls(ctx context.Context, id string) error {
+	calls, err := c.executions(ctx, "WorkflowId STARTS_WITH '"+ToolCallPrefix+id+"/'")
+	for _, call := range calls {
+		err = errors.Join(err, c.deleteRun(ctx, call))
+	}
+	return err
+}
+
+func (c *Client) deleteRun(ctx context.Context, run *commonpb.WorkflowExecution) error {
+	_, err := c.o.Temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
+		Namespace: cmp.Or(c.o.Namespace, client.DefaultNamespace), WorkflowExecution: run,
+	})
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		return nil
+	}
+	return err
+}
+
 // runs returns the ids of a session's runs that Temporal's index has.
 func (c *Client) runs(ctx context.Context, id string) (runs []string, err error) {
+	all, err := c.executions(ctx, "WorkflowId = '"+id+"' AND WorkflowType = '"+WorkflowType+"'")
+	for _, run := range all {
+		runs = append(runs, run.GetRunId())
+	}
+	return runs, err
+}
+
+// executions returns what Temporal's index has for a query.
+func (c *Client) executions(ctx context.Context, query string) (all []*commonpb.WorkflowExecution, err error) {
 	var token []byte
 	for more := true; more; more = len(token) > 0 {
-		reply, err := c.o.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			PageSize: 1000, NextPageToken: token, Query: "WorkflowId = '" + id + "' AND WorkflowType = '" + WorkflowType + "'",
-		})
+		reply, err := c.o.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{PageSize: 1000, NextPageToken: token, Query: query})
 		if err != nil {
-			return nil, err
+			return all, err
 		}
 		for _, info := range reply.GetExecutions() {
-			runs = append(runs, info.GetExecution().GetRunId())
+			all = append(all, info.GetExecution())
 		}
 		token = reply.GetNextPageToken()
 	}
-	return runs, nil
+	return all, nil
 }

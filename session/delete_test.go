@@ -66,13 +66,17 @@ func TestDeleteOfRuns(t *testing.T) {
 		refused string
 		want    []string
 	}{
-		"in the index":         {[]string{newest, "older"}, "", []string{"older", newest}},
-		"not yet in the index": {[]string{"older"}, "", []string{"older", newest}},
-		"an error before":      {[]string{newest, "older"}, "older", nil},
+		"in the index":         {[]string{newest, "older"}, "", []string{"call", "older", newest}},
+		"not yet in the index": {[]string{"older"}, "", []string{"call", "older", newest}},
+		"an error before":      {[]string{newest, "older"}, "older", []string{"call"}},
 	} {
 		d, f := &deleting{refused: c.refused}, knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
-		f.list = func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+		f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 			reply := &workflowservice.ListWorkflowExecutionsResponse{}
+			if strings.Contains(r.GetQuery(), ToolCallPrefix) {
+				reply.Executions = []*workflowpb.WorkflowExecutionInfo{{Execution: &commonpb.WorkflowExecution{WorkflowId: "tool-call/s1/c", RunId: "call"}}}
+				return reply, nil
+			}
 			for _, run := range c.listed {
 				reply.Executions = append(reply.Executions, &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: "s1", RunId: run}})
 			}
@@ -109,5 +113,5 @@ func TestDeleteOfAnotherWorkflow(t *testing.T) {
 
 	f.known["s1"].Type.Name = WorkflowType
 	require.NoError(t, client.Delete(t.Context(), "s1"))
-	require.Equal(t, []string{"WorkflowId = 's1' AND WorkflowType = 'SojournSession'"}, asked)
+	require.Equal(t, []string{"WorkflowId STARTS_WITH 'tool-call/s1/'", "WorkflowId = 's1' AND WorkflowType = 'SojournSession'"}, asked)
 }

@@ -272,5 +272,8 @@ func (c *Client) stream(ctx context.Context, id string, epoch uint64, agent adap
 			}
 		}
 	}
-	return last, flush()
+	// Until it is opened it is closed, for who follows it too.
+	batch, n = append(batch, event.FromServer(event.SessionClosed{Reason: "it was copied"}, time.Now())), n+1
+	err = flush()
+	return last, err
 }

@@ -59,6 +59,10 @@ func ControlQueue(host string) string { return "host-" + host + "-control" }
 // FirstExecution is the id of a session's first execution.
 const FirstExecution = "x1"
 
+// ToolCallPrefix begins the id of the workflow that a call of a program's tool is; the session's id
+// and the call's follow, with "/" between them.
+const ToolCallPrefix = "tool-call/"
+
 // ContinueText is the prompt when a limit that had interrupted the agent is
 // raised.
 const ContinueText = "Continue where you stopped."

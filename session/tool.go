@@ -1,11 +1,16 @@
 package session
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/sojourn-run/sojourn/agenttools"
 )
@@ -25,6 +30,10 @@ type Tool struct {
 	// TimeoutMS bounds a call in milliseconds, with its wait for a program that is away. Default:
 	// DefaultToolTimeout.
 	TimeoutMS int64 `json:"timeoutMs,omitempty"`
+	// Heartbeats: the handler's activity reports every half minute that it is at work, so that a
+	// program that was lost is noticed within a minute, and not at the end of the call's time.
+	// Package tools sets it, whose handlers do.
+	Heartbeats bool `json:"heartbeats,omitempty"`
 	// Idempotent: a call may be made again if the program was lost while it ran. Default: the
 	// agent is told that the call's effect is unknown.
 	Idempotent bool `json:"idempotent,omitempty"`
@@ -75,6 +84,28 @@ func withShared(own, shared []Tool) []Tool {
 	return own
 }
 
+// badSchema returns why a schema is none of a tool's arguments; "" if it is. What models' servers
+// refuse would fail each request of the session.
+func badSchema(data json.RawMessage) string {
+	var top map[string]json.RawMessage
+	var schema jsonschema.Schema
+	if err := errors.Join(json.Unmarshal(data, &top), json.Unmarshal(data, &schema)); err != nil || !utf8.Valid(data) {
+		return "is no JSON schema"
+	}
+	if string(bytes.TrimSpace(top["type"])) != `"object"` {
+		return "is not of type object"
+	}
+	for _, combined := range []string{"anyOf", "oneOf", "allOf", "not"} {
+		if _, has := top[combined]; has {
+			return fmt.Sprintf("has %q at its top", combined)
+		}
+	}
+	if _, err := schema.Resolve(nil); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 func (t Tool) validate(field string) error {
 	switch {
 	case !toolName.MatchString(t.Name):
@@ -88,11 +119,10 @@ func (t Tool) validate(field string) error {
 	case t.TaskQueue == TaskQueue || strings.HasPrefix(t.TaskQueue, TaskQueue+"-"):
 		return Invalid(field+"taskQueue", fmt.Sprintf("%q is Sojourn's own", t.TaskQueue), "a queue of the program's own")
 	}
-	var schema struct {
-		Type string `json:"type"`
-	}
-	if len(t.Input) > 0 && (json.Unmarshal(t.Input, &schema) != nil || schema.Type != "object") {
-		return Invalid(field+"input", "is no JSON schema of an object", `a schema with "type": "object"`)
+	if len(t.Input) > 0 {
+		if reason := badSchema(t.Input); reason != "" {
+			return Invalid(field+"input", reason, `a JSON schema with "type": "object", as models' servers take it`)
+		}
 	}
 	return firstOf(validateMS(field+"timeoutMs", t.TimeoutMS), firstUTF8(field+"description", t.Description, field+"taskQueue", t.TaskQueue))
 }

@@ -16,7 +16,7 @@ import (
 // StateVersion is the version of what the workflow carries from run to run (Input and
 // State). It is increased when a build from before the change would lose or misread
 // something; a field that may be ignored does not count.
-const StateVersion = 3
+const StateVersion = 4
 
 // CheckVersion refuses an input that a newer build wrote. The error shows in the
 // workflow's failed task; the session is not changed.

@@ -25,8 +25,11 @@ const silence = time.Minute
 // Workflow runs one call.
 func Workflow(ctx workflow.Context, call Call) (json.RawMessage, error) {
 	o := workflow.ActivityOptions{
-		TaskQueue: call.Tool.TaskQueue, ScheduleToCloseTimeout: timeoutOf(call.Tool), HeartbeatTimeout: silence,
+		TaskQueue: call.Tool.TaskQueue, ScheduleToCloseTimeout: timeoutOf(call.Tool),
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	}
+	if call.Tool.Heartbeats {
+		o.HeartbeatTimeout = silence
 	}
 	if call.Tool.Idempotent {
 		o.RetryPolicy.MaximumAttempts = 0
@@ -68,7 +71,7 @@ func (c Caller) Call(ctx context.Context, id, sessionID string, t session.Tool, 
 func (c Caller) Result(ctx context.Context, id string) (result json.RawMessage, done bool, err error) {
 	err = c.Temporal.GetWorkflow(ctx, workflowID(id), "").Get(ctx, &result)
 	if missing := new(serviceerror.NotFound); errors.As(err, &missing) {
-		return nil, true, fmt.Errorf("there is no call %s", id)
+		return nil, true, errors.New("the call was not made: call the tool again")
 	}
 	if ended := new(temporal.WorkflowExecutionError); errors.As(err, &ended) {
 		return nil, true, reason(err)
@@ -79,7 +82,10 @@ func (c Caller) Result(ctx context.Context, id string) (result json.RawMessage, 
 	return result, err == nil, err
 }
 
-func workflowID(call string) string { return "tool-call/" + call }
+func workflowID(call string) string { return session.ToolCallPrefix + call }
+
+// errUnknown is told of a call whose program was lost.
+var errUnknown = errors.New("the program that has the tool was lost while it ran; the call's effect is unknown")
 
 // reason returns what the agent is told of a call that failed.
 func reason(err error) error {
@@ -91,7 +97,7 @@ func reason(err error) error {
 		case enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
 			return errors.New("the program that has the tool did not take the call in time; it had no effect")
 		case enumspb.TIMEOUT_TYPE_HEARTBEAT:
-			return errors.New("the program that has the tool was lost while it ran; the call's effect is unknown")
+			return errUnknown
 		}
 		return errors.New("the program that has the tool did not end the call in time, or is not running; the call's effect is unknown")
 	}

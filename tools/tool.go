@@ -55,7 +55,7 @@ func New[In, Out any](name, description string, handle func(ctx context.Context,
 	if err != nil {
 		return Tool{}, fmt.Errorf("tool %s: schema of its arguments: %w", name, err)
 	}
-	t := Tool{Tool: session.Tool{Name: name, Description: description, Input: data}}
+	t := Tool{Tool: session.Tool{Name: name, Description: description, Input: data, Heartbeats: true}}
 	if t.schema, err = schema.Resolve(nil); err != nil {
 		return Tool{}, fmt.Errorf("tool %s: schema of its arguments: %w", name, err)
 	}
@@ -94,15 +94,40 @@ func Register(w worker.ActivityRegistry, around []Middleware, all ...Tool) {
 			m, next := around[i], run
 			run = func(ctx context.Context, call Call) (any, error) { return m(ctx, call, next) }
 		}
-		w.RegisterActivityWithOptions(func(ctx context.Context, call Call) (any, error) {
+		w.RegisterActivityWithOptions(func(ctx context.Context, call Call) (json.RawMessage, error) {
 			defer heartbeat.Keep(ctx)()
-			out, err := run(ctx, call)
-			if err != nil {
+			out, err := result(ctx, call, run)
+			switch {
+			case err == nil:
+				return out, nil
+			case !errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown):
 				return nil, final(err)
+			case call.Tool.Idempotent:
+				return nil, fmt.Errorf("the program ends: %w", err) // it is made again
 			}
-			return out, nil
+			return nil, final(errUnknown)
 		}, activity.RegisterOptions{Name: ActivityType(t.Name)})
 	}
+}
+
+// maxResult bounds a result, as JSON, in bytes: Temporal takes no more than twice that.
+const maxResult = 1 << 20
+
+// result runs a call and returns its result as JSON. A handler that panics has failed.
+func result(ctx context.Context, call Call, run Handler) (data json.RawMessage, err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("the tool failed: %v", why)
+		}
+	}()
+	out, err := run(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	if data, err = json.Marshal(out); err == nil && len(data) > maxResult {
+		err = fmt.Errorf("the result is %d bytes as JSON, at most %d are allowed", len(data), maxResult)
+	}
+	return data, err
 }
 
 // checked runs a call whose arguments match the schema.

@@ -87,6 +87,15 @@ func (s *Server) call(ctx context.Context, sessionID string, call runner.ToolCal
 		return nil, err
 	}
 	c := caller{s, parent, call}
+	if !agenttools.Own(call.Name) {
+		return c.program(ctx)
+	}
+	if call.Name == agenttools.WaitTool {
+		return with(ctx, call, c.waitProgram)
+	}
+	if err := c.maySpawn(ctx); err != nil {
+		return nil, err
+	}
 	switch call.Name {
 	case agenttools.SpawnAgent:
 		return with(ctx, call, c.spawn)
@@ -96,30 +105,49 @@ func (s *Server) call(ctx context.Context, sessionID string, call runner.ToolCal
 		return with(ctx, call, c.wait)
 	case agenttools.MessageAgent:
 		return with(ctx, call, c.message)
-	case agenttools.StopAgent:
-		return with(ctx, call, c.stop)
-	case agenttools.WaitTool:
-		return with(ctx, call, c.waitProgram)
 	}
-	return c.program(ctx)
+	return with(ctx, call, c.stop)
 }
 
-// program calls a tool of a program.
-func (c caller) program(ctx context.Context) (any, error) {
+// errNoTool is told also of tools that are Sojourn's own, which any process in a sandbox can name.
+var errNoTool = errors.New("there is no such tool")
+
+func (c caller) maySpawn(ctx context.Context) error {
 	state, err := c.parent.Inspect(ctx)
-	if err != nil {
-		return nil, err
+	if err == nil && !state.Options.Spawn {
+		err = errNoTool
 	}
-	for _, t := range state.Options.Tools {
-		if t.Name != c.call.Name {
-			continue
+	return err
+}
+
+// program calls a tool of a program. A session that can't be asked for its tools yet is asked
+// again: a call that failed would be made anew by the agent, and may run already.
+func (c caller) program(ctx context.Context) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, agenttools.MaxWaitSeconds*time.Second)
+	defer cancel()
+	for {
+		state, err := c.parent.Inspect(ctx)
+		switch {
+		case err == nil:
+			return c.programOf(ctx, state.Options.Tools)
+		case errors.Is(err, session.ErrNotFound):
+			return nil, err
 		}
-		ctx, cancel := context.WithTimeout(ctx, agenttools.MaxWaitSeconds*time.Second)
-		defer cancel()
-		result, done, err := c.Programs.Call(ctx, c.programCall(c.call.ID), c.parent.ID(), t, c.call.Arguments)
-		return c.programResult(c.call.ID, result, done, err)
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return agenttools.StillRunning(c.call.ID), nil
+		}
 	}
-	return nil, errors.New("there is no such tool")
+}
+
+func (c caller) programOf(ctx context.Context, tools []session.Tool) (any, error) {
+	i := slices.IndexFunc(tools, func(t session.Tool) bool { return t.Name == c.call.Name })
+	if i < 0 {
+		return nil, errNoTool
+	}
+	result, done, err := c.Programs.Call(ctx, c.programCall(c.call.ID), c.parent.ID(), tools[i], c.call.Arguments)
+	return c.programResult(c.call.ID, result, done, err)
 }
 
 func (c caller) waitProgram(ctx context.Context, args agenttools.WaitProgram) (any, error) {
@@ -141,7 +169,7 @@ func (c caller) programResult(call string, result json.RawMessage, done bool, er
 	case err != nil:
 		return nil, err
 	case !done:
-		return agenttools.Pending{CallID: call, Status: agenttools.Running, Next: "It is still running. Go on with other work, or call wait_tool with this call_id."}, nil
+		return agenttools.StillRunning(call), nil
 	}
 	return programText(result), nil
 }

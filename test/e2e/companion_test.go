@@ -121,6 +121,21 @@ func TestR123ExecutionRunner(t *testing.T) {
 	stop()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	require.ErrorAs(t, h.Accompany(ctx, session.Companion{}), new(*session.InvalidError), "it needs a name")
+
+	// A life during which the program was away, by the handle of an earlier one.
+	require.NoError(t, reopened.Close(ctx))
+	var late diary
+	require.NoError(t, h.Accompany(ctx, late.companion()))
+	require.Equal(t, []string{"restore 4", "destroy closed"}, late.read())
+	missed, err := spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
+	require.NoError(t, err)
+	require.NoError(t, say(t, missed, "SAY five").Err())
+	require.NoError(t, missed.Close(ctx))
+	var behind diary
+	require.NoError(t, h.Accompany(ctx, behind.companion()))
+	require.Equal(t, []string{"restore 4", "persist completed", "destroy closed"}, behind.read())
+	require.NoError(t, h.Accompany(ctx, behind.companion()))
+	require.Len(t, behind.read(), 3)
 }
 
 // What OnPersist returns is in the session's snapshot, and OnRestore has it.

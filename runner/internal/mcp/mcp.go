@@ -6,10 +6,13 @@ package mcp
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -55,8 +58,14 @@ func addAgents(s *mcp.Server, socket string) {
 	add[agenttools.Stop](s, socket, agenttools.StopAgent, "End an agent that you have spawned.")
 }
 
-// addProgram adds a program's tool, which checks its arguments itself.
+// addProgram adds a program's tool, which checks its arguments itself. One that the protocol's library
+// does not take is left out, and the others are there.
 func addProgram(s *mcp.Server, socket string, p agenttools.Program) {
+	defer func() {
+		if why := recover(); why != nil {
+			fmt.Fprintf(os.Stderr, "sojourn-runner: tool %s is not offered: %v\n", p.Name, why)
+		}
+	}()
 	schema := p.Input
 	if len(schema) == 0 {
 		schema = json.RawMessage(`{"type":"object"}`)
@@ -66,8 +75,13 @@ func addProgram(s *mcp.Server, socket string, p agenttools.Program) {
 		if len(args) == 0 {
 			args = json.RawMessage(`{}`)
 		}
-		res, err := call(ctx, socket, p.Name, args)
-		if err != nil {
+		id := rand.Text()
+		res, err := call(ctx, socket, runner.ToolCall{ID: id, Name: p.Name}, args)
+		switch {
+		case errors.Is(err, errLate):
+			pending, _ := json.Marshal(agenttools.StillRunning(id)) // strings always encode
+			res = runner.ToolResult{Text: string(pending)}
+		case err != nil:
 			res = runner.ToolResult{Failed: true, Text: err.Error()}
 		}
 		return resultOf(res), nil
@@ -81,7 +95,7 @@ func resultOf(res runner.ToolResult) *mcp.CallToolResult {
 // add adds a tool with arguments of type A.
 func add[A any](s *mcp.Server, socket, name, description string) {
 	mcp.AddTool(s, &mcp.Tool{Name: name, Description: description}, func(ctx context.Context, _ *mcp.CallToolRequest, args A) (*mcp.CallToolResult, any, error) {
-		res, err := call(ctx, socket, name, args)
+		res, err := call(ctx, socket, runner.ToolCall{Name: name}, args)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -89,8 +103,12 @@ func add[A any](s *mcp.Server, socket, name, description string) {
 	})
 }
 
+// errLate means that a call had no result in time.
+var errLate = errors.New("it may have had its effect")
+
 // call passes one call on, over a connection of its own, whose end cancels it.
-func call(ctx context.Context, socket, name string, args any) (res runner.ToolResult, err error) {
+func call(ctx context.Context, socket string, c runner.ToolCall, args any) (res runner.ToolResult, err error) {
+	name := c.Name
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var d net.Dialer
@@ -100,11 +118,10 @@ func call(ctx context.Context, socket, name string, args any) (res runner.ToolRe
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	raw, err := json.Marshal(args)
-	if err != nil {
+	if c.Arguments, err = json.Marshal(args); err != nil {
 		return res, fmt.Errorf("%s: %w", name, err)
 	}
-	line, err := wire.Line(runner.ToolCall{Name: name, Arguments: raw})
+	line, err := wire.Line(c)
 	if err == nil {
 		_, err = conn.Write(line)
 	}
@@ -113,7 +130,7 @@ func call(ctx context.Context, socket, name string, args any) (res runner.ToolRe
 	}
 	switch {
 	case ctx.Err() != nil:
-		return res, fmt.Errorf("%s: no result came within %s; it may have had its effect: see %s", name, patience, agenttools.ListAgents)
+		return res, fmt.Errorf("%s: no result came within %s; %w: see %s", name, patience, errLate, agenttools.ListAgents)
 	case err != nil:
 		return res, fmt.Errorf("%s: the runner has no result: %w", name, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -116,7 +117,9 @@ func (t *tools) take(conn *net.UnixConn) {
 		return
 	}
 	_ = conn.SetReadDeadline(time.Time{})
-	call.ID = rand.Text()
+	if !callID.MatchString(call.ID) || t.waits(call.ID) {
+		call.ID = rand.Text()
+	}
 	t.add(call)
 	defer t.remove(call)
 	gone := make(chan struct{})
@@ -146,6 +149,16 @@ func (t *tools) add(call *toolCall) {
 	t.waiting = append(t.waiting, call)
 	close(t.changed)
 	t.changed = make(chan struct{})
+}
+
+// callID is the form of the ids that a caller may choose, so that it can ask for a result that it
+// did not wait for.
+var callID = regexp.MustCompile(`^[A-Z2-7]{26}$`)
+
+func (t *tools) waits(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.waiting, func(c *toolCall) bool { return c.ID == id })
 }
 
 func (t *tools) remove(call *toolCall) {
