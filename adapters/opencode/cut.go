@@ -40,46 +40,72 @@ type cut struct{ sessions, messages, parts map[string]bool }
 
 // newCut follows the conversation as Parse does, to see which part makes which block.
 func newCut(b *snapshot, path string, keep func(conversation, block string) bool) (cut, error) {
-	c := cut{map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	root, err := b.choose(path)
 	if err != nil || root == "" {
-		return c, err
+		return cut{}, err
 	}
-	kept, lastRow, threads := map[string]bool{}, int64(-1), map[string]string{}
-	p := &parser{}
-	p.Yielder = emit.Yielder{Yield: func(ev event.Event, err error) bool {
-		made := blockOf(ev)
-		// What is lost of a call is emitted with the next prompt.
-		row := cmp.Or(b.parts[strings.TrimSuffix(made, resultID(""))], p.at.part)
-		if err != nil || made == "" || row == nil {
-			return true
-		}
-		q := row.part
-		if th := p.Threads[q.SessionID]; th != nil {
-			threads[q.SessionID] = th.Conversation
-		}
-		if !keep(ev.Context.Conversation(), made) {
-			c.parts[q.ID] = !kept[q.ID]
-			return true
-		}
-		kept[q.ID], c.parts[q.ID] = true, false
-		if m := b.messages[q.MessageID]; m != nil && q.SessionID == root {
-			lastRow = max(lastRow, m.row)
+	m := making{b: b, root: root, keep: keep, kept: map[string]bool{}, left: map[string]bool{}, threads: map[string]string{}, last: -1}
+	m.Yielder = emit.Yielder{Yield: func(ev event.Event, err error) bool {
+		if err == nil {
+			m.made(ev)
 		}
 		return true
 	}}
-	p.emitRoot(b, root)
-	for id := range b.sessions {
-		thread, told := threads[id]
-		c.sessions[id] = id != root && b.root(id) == root && (!told || !keep(thread, ""))
+	m.emitRoot(b, root)
+	return m.cut(), nil
+}
+
+// making is a parser that notes what makes the kept blocks.
+type making struct {
+	parser
+	b    *snapshot
+	root string
+	keep func(conversation, block string) bool
+	// kept are the parts that make a kept block, and left those that make others only.
+	kept, left map[string]bool
+	// threads are the conversations of the native sessions.
+	threads map[string]string
+	// last is the row of the last message of the root session with a kept block.
+	last int64
+}
+
+// made notes an event of the step that is being emitted.
+func (m *making) made(ev event.Event) {
+	made := blockOf(ev)
+	// What is lost of a call is emitted with the next prompt.
+	row := cmp.Or(m.b.parts[strings.TrimSuffix(made, resultID(""))], m.at.part)
+	if made == "" || row == nil {
+		return
 	}
-	for id, m := range b.messages {
-		c.messages[id] = c.sessions[m.info.SessionID] || m.info.SessionID == root && m.row > lastRow
+	q := row.part
+	if th := m.Threads[q.SessionID]; th != nil {
+		m.threads[q.SessionID] = th.Conversation
 	}
-	for id, e := range b.parts {
-		c.parts[id] = c.parts[id] || c.messages[e.part.MessageID]
+	if !m.keep(ev.Context.Conversation(), made) {
+		m.left[q.ID] = true
+		return
 	}
-	return c, nil
+	m.kept[q.ID] = true
+	if message := m.b.messages[q.MessageID]; message != nil && q.SessionID == m.root {
+		m.last = max(m.last, message.row)
+	}
+}
+
+// cut returns what is left out.
+func (m *making) cut() cut {
+	c := cut{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	for id := range m.b.sessions {
+		thread, told := m.threads[id]
+		c.sessions[id] = id != m.root && m.b.root(id) == m.root && (!told || !m.keep(thread, ""))
+	}
+	for id, message := range m.b.messages {
+		of := message.info.SessionID
+		c.messages[id] = c.sessions[of] || of == m.root && message.row > m.last
+	}
+	for id, e := range m.b.parts {
+		c.parts[id] = m.left[id] && !m.kept[id] || c.messages[e.part.MessageID]
+	}
+	return c
 }
 
 // blockOf returns the block that an event makes or changes.
