@@ -82,7 +82,7 @@ func (c *cli) root() *cobra.Command {
 	c.add(root, groupTalk, c.runCommand, c.batchCommand, c.scheduleCommand, c.newCommand, c.sendCommand, c.chatCommand, c.tailCommand, c.showCommand, c.waitCommand, c.resultCommand, c.respondCommand)
 	c.add(root, groupManage, c.lsCommand, c.inboxCommand, c.describeCommand, c.interruptCommand, c.queueCommand, c.clearAbortCommand, c.configureCommand, c.spawnCommand, c.evictCommand, c.closeCommand, c.openCommand, c.forkCommand, c.mergeCommand, c.deleteCommand, c.filesCommand, c.exportCommand)
 	c.add(root, groupLocal, c.parseCommand, c.translateCommand, c.reduceCommand)
-	c.add(root, groupSetup, c.setupCommand, c.doctorCommand, c.agentsCommand, c.profileCommand, c.drainCommand, c.completionCommand, c.versionCommand)
+	c.add(root, groupSetup, c.setupCommand, c.doctorCommand, c.agentsCommand, c.profileCommand, c.drainCommand, c.serveCommand, c.completionCommand, c.versionCommand)
 	root.AddCommand(c.referenceCommand())
 	return root
 }

@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// Options are what a gateway serves.
+type Options struct {
+	// Sessions needs Temporal, stream and archive. Required.
+	Sessions *session.Client
+	// Token is what every request must have. Required.
+	Token string
+	// Origins are the hosts of web pages that may open a WebSocket, such as app.example.com; "*" is
+	// a wildcard. Default: the gateway's own.
+	Origins []string
+	// Log is told what could not be answered. Default: nobody is.
+	Log *slog.Logger
+}
+
+type gateway struct {
+	Options
+	token [sha256.Size]byte
+}
+
+// New returns the handler. It opens nothing, and starts nothing but what a request needs.
+func New(o Options) (http.Handler, error) {
+	if o.Sessions == nil {
+		return nil, session.Invalid("Sessions", "is nil", "a client of sessions")
+	}
+	if o.Token == "" {
+		return nil, session.Invalid("Token", "is empty", "a secret that clients have")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	g := &gateway{Options: o, token: sha256.Sum256([]byte(o.Token))}
+	mux := http.NewServeMux()
+	for pattern, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"POST /sessions":                            g.create,
+		"GET /sessions":                             g.list,
+		"POST /sessions/merge":                      g.merge,
+		"GET /sessions/{id}":                        g.show,
+		"DELETE /sessions/{id}":                     g.delete,
+		"POST /sessions/{id}/messages":              g.send,
+		"GET /sessions/{id}/messages/{message}":     g.result,
+		"PATCH /sessions/{id}/options":              g.configure,
+		"POST /sessions/{id}/interrupt":             g.interrupt,
+		"POST /sessions/{id}/respond":               g.respond,
+		"POST /sessions/{id}/sync":                  g.sync,
+		"POST /sessions/{id}/environment/terminate": g.evict,
+		"POST /sessions/{id}/close":                 g.close,
+		"POST /sessions/{id}/open":                  g.open,
+		"POST /sessions/{id}/fork":                  g.fork,
+		"GET /sessions/{id}/files":                  g.files,
+		"GET /sessions/{id}/files/{path...}":        g.file,
+		"GET /ws":                                   g.rooms,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := serve(w, r); err != nil {
+				g.fail(w, r, err)
+			}
+		})
+	}
+	return g.authorized(mux), nil
+}
+
+// authorized refuses requests without the token.
+func (g *gateway) authorized(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if given == "" && r.URL.Path == "/ws" {
+			given = r.URL.Query().Get("access_token")
+		}
+		sum := sha256.Sum256([]byte(given))
+		if subtle.ConstantTimeCompare(sum[:], g.token[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			answer(w, http.StatusUnauthorized, failure{Error: problem{Code: "unauthorized", Message: "the request has no valid token"}})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// failure is the answer to a request that can't be done.
+type failure struct {
+	Error problem `json:"error"`
+}
+
+type problem struct {
+	// Code is one of those in problems, or invalid, unauthorized or failed.
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	// Field, Reason and Want are set for bad input.
+	Field  string `json:"field,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Want   string `json:"want,omitempty"`
+}
+
+// problems are the errors that a client may branch on.
+var problems = []struct {
+	err    error
+	status int
+	code   string
+}{
+	{session.ErrNotFound, http.StatusNotFound, "not_found"},
+	{archive.ErrNotFound, http.StatusNotFound, "not_found"},
+	{errNoFile, http.StatusNotFound, "not_found"},
+	{session.ErrExists, http.StatusConflict, "exists"},
+	{session.ErrConflict, http.StatusConflict, "conflict"},
+	{session.ErrClosed, http.StatusConflict, "closed"},
+	{session.ErrBusy, http.StatusConflict, "busy"},
+	{session.ErrPaused, http.StatusConflict, "paused"},
+	{session.ErrNotBegun, http.StatusConflict, "not_begun"},
+	{session.ErrRestoreCanceled, http.StatusConflict, "canceled"},
+	{session.ErrDepthLimit, http.StatusConflict, "depth_limit"},
+	{stream.ErrPurged, http.StatusGone, "purged"},
+	{session.ErrNoWorker, http.StatusServiceUnavailable, "no_worker"},
+	{session.ErrUnavailable, http.StatusServiceUnavailable, "unavailable"},
+	{session.ErrNoArchive, http.StatusServiceUnavailable, "no_archive"},
+}
+
+// problemOf returns what a client is told of an error.
+func problemOf(err error) (status int, p problem) {
+	p = problem{Code: "failed", Message: err.Error()}
+	var invalid *session.InvalidError
+	if errors.As(err, &invalid) {
+		p.Code, p.Field, p.Reason, p.Want = "invalid", invalid.Field, invalid.Reason, invalid.Want
+		return http.StatusBadRequest, p
+	}
+	for _, known := range problems {
+		if errors.Is(err, known.err) {
+			p.Code = known.code
+			return known.status, p
+		}
+	}
+	return http.StatusInternalServerError, p
+}
+
+func (g *gateway) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status, p := problemOf(err)
+	if status == http.StatusInternalServerError && r.Context().Err() == nil {
+		g.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	answer(w, status, failure{Error: p})
+}
+
+// answer writes a JSON answer. A client that has gone gets none.
+func answer(w http.ResponseWriter, status int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		status = http.StatusInternalServerError
+		data, _ = json.Marshal(failure{Error: problem{Code: "failed", Message: err.Error()}}) // strings always encode
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n'))
+}

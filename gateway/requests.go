@@ -1,0 +1,357 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// maxBody bounds a request's body: a message with its JSON.
+const maxBody = session.MaxMessageBytes + 64<<10
+
+// read decodes a request's body; an empty one changes nothing. Unknown fields are refused: a
+// misspelled one would be ignored without a word.
+func read(w http.ResponseWriter, r *http.Request, into any) error {
+	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	in.DisallowUnknownFields()
+	err := in.Decode(into)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err == nil && in.More() {
+		err = errors.New("there is more behind the value")
+	}
+	if err != nil {
+		return session.Invalid("body", err.Error(), "one JSON value of the documented form")
+	}
+	return nil
+}
+
+func (g *gateway) handle(r *http.Request) (*session.Handle, error) {
+	id := r.PathValue("id")
+	if err := session.ValidateID("id", id); err != nil {
+		return nil, err
+	}
+	return g.Sessions.Get(r.Context(), id)
+}
+
+// made is a session that was created.
+type made struct {
+	ID string `json:"id"`
+}
+
+func created(w http.ResponseWriter, h *session.Handle) {
+	w.Header().Set("Location", "/sessions/"+h.ID())
+	answer(w, http.StatusCreated, made{h.ID()})
+}
+
+func (g *gateway) create(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		ID string `json:"id"`
+		session.Options
+	}
+	if err := read(w, r, &body); err != nil {
+		return err
+	}
+	h, err := g.Sessions.Create(r.Context(), body.ID, body.Options)
+	if err == nil {
+		created(w, h)
+	}
+	return err
+}
+
+func (g *gateway) list(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	o := session.ListOptions{Query: q.Get("query"), Children: q.Get("children") == "true", PageToken: q.Get("page")}
+	if limit := q.Get("limit"); limit != "" {
+		n, err := strconv.Atoi(limit)
+		if err != nil || n < 1 {
+			return session.Invalid("limit", fmt.Sprintf("is %q", limit), "1 to 1000")
+		}
+		o.PageSize = n
+	}
+	page, err := g.Sessions.List(r.Context(), o)
+	if err == nil {
+		answer(w, http.StatusOK, page)
+	}
+	return err
+}
+
+// shown is a session: its conversation, and the state of one that is open.
+type shown struct {
+	session.Conversation
+	Inspection *session.Inspection `json:"inspection,omitempty"`
+}
+
+// stateTime bounds the wait for a worker, who alone knows the state of an open session.
+const stateTime = 5 * time.Second
+
+func (g *gateway) show(w http.ResponseWriter, r *http.Request) error {
+	h, err := g.handle(r)
+	if err != nil {
+		return err
+	}
+	conv, err := g.Sessions.Show(r.Context(), h.ID(), session.FromAuto)
+	if err != nil {
+		return err
+	}
+	body := shown{Conversation: conv}
+	ctx, cancel := context.WithTimeout(r.Context(), stateTime)
+	defer cancel()
+	if i, err := h.Inspect(ctx); err == nil {
+		body.Inspection = &i
+	} else {
+		body.Faults = append(body.Faults, err.Error())
+	}
+	answer(w, http.StatusOK, body)
+	return nil
+}
+
+func (g *gateway) delete(w http.ResponseWriter, r *http.Request) error {
+	h, err := g.handle(r)
+	if err != nil {
+		return err
+	}
+	if err := h.Close(r.Context()); err != nil && !errors.Is(err, session.ErrClosed) {
+		return err
+	}
+	return done(w, g.Sessions.Delete(r.Context(), h.ID()))
+}
+
+// done answers that something was done.
+func done(w http.ResponseWriter, err error) error {
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
+func (g *gateway) send(w http.ResponseWriter, r *http.Request) error {
+	var m session.Message
+	if err := read(w, r, &m); err != nil {
+		return err
+	}
+	h, err := g.handle(r)
+	if err != nil {
+		return err
+	}
+	receipt, err := h.Send(r.Context(), m)
+	if err != nil {
+		return err
+	}
+	if r.URL.Query().Get("wait") != "true" {
+		answer(w, http.StatusAccepted, receipt)
+		return nil
+	}
+	res, err := h.Wait(r.Context(), receipt)
+	if err == nil {
+		answer(w, http.StatusOK, res)
+	}
+	return err
+}
+
+func (g *gateway) result(w http.ResponseWriter, r *http.Request) error {
+	h, err := g.handle(r)
+	if err != nil {
+		return err
+	}
+	res, err := h.Result(r.Context(), r.PathValue("message"))
+	if err == nil {
+		answer(w, http.StatusOK, res)
+	}
+	return err
+}
+
+// configure changes the options of an open session, and of a closed one title, metadata and tags.
+func (g *gateway) configure(w http.ResponseWriter, r *http.Request) error {
+	var c session.Configure
+	if err := read(w, r, &c); err != nil {
+		return err
+	}
+	h, err := g.handle(r)
+	if err != nil {
+		return err
+	}
+	s, err := h.Configure(r.Context(), c)
+	if errors.Is(err, session.ErrClosed) && amends(c) {
+		s, err = g.Sessions.Amend(r.Context(), h.ID(), session.Amendment{Title: c.Title, Metadata: c.Metadata, Tags: c.Tags})
+	}
+	if err == nil {
+		answer(w, http.StatusOK, s)
+	}
+	return err
+}
+
+// amends reports whether a change is one of what closed sessions have.
+func amends(c session.Configure) bool {
+	c.Title, c.Metadata, c.Tags = nil, nil, nil
+	left, err := json.Marshal(c)
+	return err == nil && string(left) == "{}"
+}
+
+func (g *gateway) interrupt(w http.ResponseWriter, r *http.Request) error {
+	var req session.InterruptRequest
+	if err := read(w, r, &req); err != nil {
+		return err
+	}
+	h, err := g.handle(r)
+	if err != nil {
+		return err
+	}
+	reply, err := h.Interrupt(r.Context(), req)
+	if err == nil {
+		answer(w, http.StatusOK, reply)
+	}
+	return err
+}
+
+func (g *gateway) respond(w http.ResponseWriter, r *http.Request) error {
+	var req session.RespondRequest
+	if err := read(w, r, &req); err != nil {
+		return err
+	}
+	h, err := g.handle(r)
+	if err != nil {
+		return err
+	}
+	return done(w, h.Respond(r.Context(), req))
+}
+
+// syncPoll is how often it is asked whether the archive has caught up.
+const syncPoll = 500 * time.Millisecond
+
+// sync waits until the archive is not behind. A closed session is archived.
+func (g *gateway) sync(w http.ResponseWriter, r *http.Request) error {
+	h, err := g.handle(r)
+	if err != nil {
+		return err
+	}
+	for {
+		i, err := h.Inspect(r.Context())
+		if err != nil {
+			return err
+		}
+		if i.ArchiveBehind == "" || i.Status == session.StatusClosed {
+			answer(w, http.StatusOK, i.Snapshot)
+			return nil
+		}
+		select {
+		case <-time.After(syncPoll):
+		case <-r.Context().Done():
+			return r.Context().Err()
+		}
+	}
+}
+
+func (g *gateway) evict(w http.ResponseWriter, r *http.Request) error {
+	h, err := g.handle(r)
+	if err != nil {
+		return err
+	}
+	return done(w, h.Evict(r.Context()))
+}
+
+func (g *gateway) close(w http.ResponseWriter, r *http.Request) error {
+	h, err := g.handle(r)
+	if err != nil {
+		return err
+	}
+	return done(w, h.Close(r.Context()))
+}
+
+// open reopens a closed session; an open one stays as it is.
+func (g *gateway) open(w http.ResponseWriter, r *http.Request) error {
+	h, err := g.handle(r)
+	if err != nil {
+		return err
+	}
+	if h, err = g.Sessions.Open(r.Context(), h.ID(), session.Options{}); err == nil {
+		answer(w, http.StatusOK, made{h.ID()})
+	}
+	return err
+}
+
+func (g *gateway) fork(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		ID string `json:"id"`
+		At string `json:"at"`
+	}
+	if err := read(w, r, &body); err != nil {
+		return err
+	}
+	h, err := g.handle(r)
+	if err != nil {
+		return err
+	}
+	if h, err = g.Sessions.Fork(r.Context(), h.ID(), session.Fork{ID: body.ID, At: body.At}); err == nil {
+		created(w, h)
+	}
+	return err
+}
+
+func (g *gateway) merge(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		ID  string   `json:"id"`
+		IDs []string `json:"ids"`
+	}
+	if err := read(w, r, &body); err != nil {
+		return err
+	}
+	h, err := g.Sessions.Merge(r.Context(), body.IDs, body.ID)
+	if err == nil {
+		created(w, h)
+	}
+	return err
+}
+
+func (g *gateway) files(w http.ResponseWriter, r *http.Request) error {
+	files, err := g.Sessions.Files(r.Context(), r.PathValue("id"))
+	if err == nil {
+		answer(w, http.StatusOK, map[string]any{"files": files})
+	}
+	return err
+}
+
+var errNoFile = errors.New("no such file")
+
+// file writes a file's content. One that is found damaged while it is sent is cut off, which its length
+// shows.
+func (g *gateway) file(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("path")
+	files, err := g.Sessions.Files(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.Path != name || !f.Regular() {
+			continue
+		}
+		content, err := g.Sessions.OpenFile(r.Context(), r.PathValue("id"), name)
+		if errors.Is(err, fs.ErrNotExist) {
+			break // it was changed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		defer content.Close() // it was only read
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Length", strconv.FormatInt(f.Size, 10))
+		w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if _, err := io.Copy(w, content); err != nil {
+			g.Log.Error("file not sent whole", "session", r.PathValue("id"), "path", name, "error", err)
+		}
+		return nil
+	}
+	return fmt.Errorf("file %q: %w", name, errNoFile)
+}
