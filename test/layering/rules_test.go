@@ -153,6 +153,12 @@ func rules() []rule {
 			why:     "what a copy has is decided by what is stored, whatever runs",
 		},
 		{
+			name:    "a gateway is a client of sessions",
+			about:   under("gateway"),
+			forbids: allOursBut("gateway", "session", "event", "archive", "stream"),
+			why:     "what HTTP can do every program can do",
+		},
+		{
 			name:    "a program's tools know sessions only",
 			about:   under("tools"),
 			forbids: allOursBut("tools", "session", "internal/heartbeat"),
