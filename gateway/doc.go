@@ -9,14 +9,14 @@
 //	POST   /sessions                            create: session.Options and id; 201
 //	GET    /sessions                            a page: limit, page, query, children
 //	POST   /sessions/merge                      {ids, id}; 201
-//	GET    /sessions/{id}                       the conversation, and the state of an open session
+//	GET    /sessions/{id}                       the conversation, to event lastSeq, and the state of an open session
 //	DELETE /sessions/{id}                       close it, and delete all that is stored of it; 204
 //	POST   /sessions/{id}/messages              session.Message; 202 and the receipt, with ?wait=true 200 and the result
 //	GET    /sessions/{id}/messages/{message}    the result of a message or an execution
 //	PATCH  /sessions/{id}/options               session.Configure; the state after it
 //	POST   /sessions/{id}/interrupt             session.InterruptRequest
 //	POST   /sessions/{id}/respond               session.RespondRequest; 204
-//	POST   /sessions/{id}/sync                  wait until the archive has what the session has said
+//	POST   /sessions/{id}/sync                  wait until nothing runs and the archive has what was said
 //	POST   /sessions/{id}/environment/terminate give up an idle sandbox; 204
 //	POST   /sessions/{id}/close, …/open         204, 200
 //	POST   /sessions/{id}/fork                  {at, id}; 201
@@ -26,7 +26,7 @@
 // Bodies and answers are JSON. An error is {"error": {code, message, field, reason, want}} with a
 // status that says the same: 400 for bad input, which is refused before anything is done, 401, 404,
 // 409 for a session that is closed, busy, paused or there already, 503 for a server or worker that is
-// away. Every request has the token, as Authorization: Bearer, or for a WebSocket of a browser as
+// away; what was asked then may still be done, and a message is sent again with its id. Every request has the token, as Authorization: Bearer, or for a WebSocket of a browser as
 // ?access_token=.
 //
 // # Rooms
@@ -34,6 +34,8 @@
 // A client sends {"join": ID, "after": N, "names": "v2"}, and gets each event behind number N as
 // {"room": ID, "event": {type, payload, context}}, until {"leave": ID}, or {"room": ID, "left": true}
 // when the session is closed. The room "*" has the changes of lists, as sessions:changed. What can't be
-// done is {"room": ID, "error": …}. A client that does not read is disconnected, and joins again with
-// the last number that it has seen: nothing is lost.
+// done is {"room": ID, "error": …}, and nothing more comes of that room. A client that does not read is
+// disconnected, and joins again with the last number that it has seen: nothing is lost. Under older
+// names several events may have one number: such a client joins with the number before its last, and
+// drops what it has.
 package gateway

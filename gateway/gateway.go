@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/session"
@@ -71,7 +72,18 @@ func New(o Options) (http.Handler, error) {
 			}
 		})
 	}
-	return g.authorized(mux), nil
+	return g.authorized(known(mux)), nil
+}
+
+// known answers what the mux has no handler for as any other error is answered.
+func known(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern == "" {
+			answer(w, http.StatusNotFound, failure{Error: problem{Code: "not_found", Message: r.Method + " " + r.URL.Path + " is no request of a gateway"}})
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // authorized refuses requests without the token.
@@ -83,6 +95,7 @@ func (g *gateway) authorized(next http.Handler) http.Handler {
 		}
 		sum := sha256.Sum256([]byte(given))
 		if subtle.ConstantTimeCompare(sum[:], g.token[:]) != 1 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // its body is not read
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			answer(w, http.StatusUnauthorized, failure{Error: problem{Code: "unauthorized", Message: "the request has no valid token"}})
 			return
@@ -124,6 +137,9 @@ var problems = []struct {
 	{session.ErrRestoreCanceled, http.StatusConflict, "canceled"},
 	{session.ErrDepthLimit, http.StatusConflict, "depth_limit"},
 	{stream.ErrPurged, http.StatusGone, "purged"},
+	{stream.ErrGap, http.StatusGone, "gap"},
+	{archive.ErrBusy, http.StatusServiceUnavailable, "archive_busy"},
+	{errBehind, http.StatusServiceUnavailable, "behind"},
 	{session.ErrNoWorker, http.StatusServiceUnavailable, "no_worker"},
 	{session.ErrUnavailable, http.StatusServiceUnavailable, "unavailable"},
 	{session.ErrNoArchive, http.StatusServiceUnavailable, "no_archive"},
@@ -134,8 +150,15 @@ func problemOf(err error) (status int, p problem) {
 	p = problem{Code: "failed", Message: err.Error()}
 	var invalid *session.InvalidError
 	if errors.As(err, &invalid) {
-		p.Code, p.Field, p.Reason, p.Want = "invalid", invalid.Field, invalid.Reason, invalid.Want
+		p = problem{"invalid", invalid.Error(), invalid.Field, invalid.Reason, invalid.Want}
+		if large := new(http.MaxBytesError); errors.As(err, &large) {
+			return http.StatusRequestEntityTooLarge, p
+		}
 		return http.StatusBadRequest, p
+	}
+	if unserved := new(session.UnservedError); errors.As(err, &unserved) {
+		p.Code = "unserved"
+		return http.StatusServiceUnavailable, p
 	}
 	for _, known := range problems {
 		if errors.Is(err, known.err) {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,9 +10,13 @@ import (
 	"io/fs"
 	"mime"
 	"net/http"
+	"net/url"
 	"path"
 	"strconv"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"go.temporal.io/api/serviceerror"
 
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -19,22 +24,48 @@ import (
 // maxBody bounds a request's body: a message with its JSON.
 const maxBody = session.MaxMessageBytes + 64<<10
 
-// read decodes a request's body; an empty one changes nothing. Unknown fields are refused: a
-// misspelled one would be ignored without a word.
+// bodyTime is how long a client may take to send its body.
+const bodyTime = 30 * time.Second
+
+// read decodes a request's body; an empty one changes nothing. Unknown and repeated fields are
+// refused, and text that is not UTF-8: they would be ignored or changed without a word.
 func read(w http.ResponseWriter, r *http.Request, into any) error {
-	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	in.DisallowUnknownFields()
-	err := in.Decode(into)
-	if errors.Is(err, io.EOF) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // a server that can't has limits of its own
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	_ = control.SetReadDeadline(time.Time{})
+	if err == nil && len(bytes.TrimSpace(data)) == 0 {
 		return nil
 	}
-	if err == nil && in.More() {
-		err = errors.New("there is more behind the value")
+	if err == nil {
+		err = decode(data, into)
 	}
 	if err != nil {
-		return session.Invalid("body", err.Error(), "one JSON value of the documented form")
+		return fmt.Errorf("%w: %w", err, session.Invalid("body", err.Error(), "one JSON value of the documented form"))
 	}
 	return nil
+}
+
+func decode(data []byte, into any) error {
+	return jsonv2.Unmarshal(data, into, jsonv2.RejectUnknownMembers(true))
+}
+
+const (
+	// takeTime is how long a request waits for a worker to take it.
+	takeTime = 30 * time.Second
+	// endTime is how long a request waits for a session's end: what it said is archived first.
+	endTime = 2 * time.Minute
+)
+
+// within calls do with a bound. A request that no worker has taken by then may still be done.
+func within(r *http.Request, limit time.Duration, do func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	defer cancel()
+	err := do(ctx)
+	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
+		return fmt.Errorf("%w within %s; the request may still be done: %w", session.ErrNoWorker, limit, err)
+	}
+	return err
 }
 
 func (g *gateway) handle(r *http.Request) (*session.Handle, error) {
@@ -75,12 +106,15 @@ func (g *gateway) list(w http.ResponseWriter, r *http.Request) error {
 	o := session.ListOptions{Query: q.Get("query"), Children: q.Get("children") == "true", PageToken: q.Get("page")}
 	if limit := q.Get("limit"); limit != "" {
 		n, err := strconv.Atoi(limit)
-		if err != nil || n < 1 {
+		if err != nil || n < 1 || n > 1000 {
 			return session.Invalid("limit", fmt.Sprintf("is %q", limit), "1 to 1000")
 		}
 		o.PageSize = n
 	}
 	page, err := g.Sessions.List(r.Context(), o)
+	if bad := new(serviceerror.InvalidArgument); errors.As(err, &bad) {
+		return session.Invalid("query", bad.Error(), "a visibility query of Temporal's, and a page that a list returned")
+	}
 	if err == nil {
 		answer(w, http.StatusOK, page)
 	}
@@ -106,12 +140,16 @@ func (g *gateway) show(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	body := shown{Conversation: conv}
-	ctx, cancel := context.WithTimeout(r.Context(), stateTime)
-	defer cancel()
-	if i, err := h.Inspect(ctx); err == nil {
-		body.Inspection = &i
-	} else {
-		body.Faults = append(body.Faults, err.Error())
+	if conv.From == session.FromStream { // that of a closed session is in the archive
+		ctx, cancel := context.WithTimeout(r.Context(), stateTime)
+		defer cancel()
+		i, err := h.Inspect(ctx)
+		switch {
+		case err == nil:
+			body.Inspection = &i
+		case !errors.Is(err, session.ErrClosed):
+			body.Faults = append(body.Faults, err.Error())
+		}
 	}
 	answer(w, http.StatusOK, body)
 	return nil
@@ -122,7 +160,7 @@ func (g *gateway) delete(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.Close(r.Context()); err != nil && !errors.Is(err, session.ErrClosed) {
+	if err := within(r, endTime, h.Close); err != nil && !errors.Is(err, session.ErrClosed) {
 		return err
 	}
 	return done(w, g.Sessions.Delete(r.Context(), h.ID()))
@@ -145,10 +183,16 @@ func (g *gateway) send(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	receipt, err := h.Send(r.Context(), m)
+	var receipt session.Receipt
+	err = within(r, takeTime, func(ctx context.Context) (err error) {
+		receipt, err = h.Send(ctx, m)
+		return err
+	})
 	if err != nil {
 		return err
 	}
+	// Also for who does not get the answer any more: the message is accepted.
+	w.Header().Set("Location", "/sessions/"+h.ID()+"/messages/"+url.PathEscape(receipt.MessageID))
 	if r.URL.Query().Get("wait") != "true" {
 		answer(w, http.StatusAccepted, receipt)
 		return nil
@@ -182,7 +226,11 @@ func (g *gateway) configure(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s, err := h.Configure(r.Context(), c)
+	var s session.Snapshot
+	err = within(r, takeTime, func(ctx context.Context) (err error) {
+		s, err = h.Configure(ctx, c)
+		return err
+	})
 	if errors.Is(err, session.ErrClosed) && amends(c) {
 		s, err = g.Sessions.Amend(r.Context(), h.ID(), session.Amendment{Title: c.Title, Metadata: c.Metadata, Tags: c.Tags})
 	}
@@ -208,7 +256,11 @@ func (g *gateway) interrupt(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	reply, err := h.Interrupt(r.Context(), req)
+	var reply session.InterruptReply
+	err = within(r, takeTime, func(ctx context.Context) (err error) {
+		reply, err = h.Interrupt(ctx, req)
+		return err
+	})
 	if err == nil {
 		answer(w, http.StatusOK, reply)
 	}
@@ -216,39 +268,59 @@ func (g *gateway) interrupt(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (g *gateway) respond(w http.ResponseWriter, r *http.Request) error {
-	var req session.RespondRequest
+	var req struct {
+		Allow *bool `json:"allow"` // a missing one must not deny
+		session.RespondRequest
+	}
 	if err := read(w, r, &req); err != nil {
 		return err
 	}
+	if req.Allow == nil {
+		return session.Invalid("allow", "is missing", "true or false")
+	}
+	req.RespondRequest.Allow = *req.Allow
 	h, err := g.handle(r)
 	if err != nil {
 		return err
 	}
-	return done(w, h.Respond(r.Context(), req))
+	return done(w, within(r, takeTime, func(ctx context.Context) error { return h.Respond(ctx, req.RespondRequest) }))
 }
 
 // syncPoll is how often it is asked whether the archive has caught up.
 const syncPoll = 500 * time.Millisecond
 
-// sync waits until the archive is not behind. A closed session is archived.
+// errBehind: the archive lacks something for long.
+var errBehind = errors.New("the archive is behind")
+
+// sync waits until nothing runs and the archive is not behind. A closed session is archived.
 func (g *gateway) sync(w http.ResponseWriter, r *http.Request) error {
 	h, err := g.handle(r)
 	if err != nil {
 		return err
 	}
+	if _, err = h.AwaitIdle(r.Context()); err == nil {
+		err = archived(r.Context(), h)
+	}
+	if err != nil && !errors.Is(err, session.ErrClosed) {
+		return err
+	}
+	answer(w, http.StatusOK, map[string]any{"id": h.ID(), "archived": true})
+	return nil
+}
+
+func archived(ctx context.Context, h *session.Handle) error {
+	late := time.After(takeTime)
 	for {
-		i, err := h.Inspect(r.Context())
-		if err != nil {
+		i, err := h.Inspect(ctx)
+		if err != nil || i.ArchiveBehind == "" || i.Status == session.StatusClosed {
 			return err
-		}
-		if i.ArchiveBehind == "" || i.Status == session.StatusClosed {
-			answer(w, http.StatusOK, i.Snapshot)
-			return nil
 		}
 		select {
 		case <-time.After(syncPoll):
-		case <-r.Context().Done():
-			return r.Context().Err()
+		case <-late:
+			return fmt.Errorf("%w: %s", errBehind, i.ArchiveBehind)
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
@@ -258,7 +330,7 @@ func (g *gateway) evict(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return done(w, h.Evict(r.Context()))
+	return done(w, within(r, takeTime, h.Evict))
 }
 
 func (g *gateway) close(w http.ResponseWriter, r *http.Request) error {
@@ -266,7 +338,7 @@ func (g *gateway) close(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return done(w, h.Close(r.Context()))
+	return done(w, within(r, endTime, h.Close))
 }
 
 // open reopens a closed session; an open one stays as it is.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/older"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // allLists is the room of changes of lists.
@@ -61,7 +63,12 @@ type visitor struct {
 	all   sync.WaitGroup
 }
 
-type room struct{ leave context.CancelFunc }
+// room is one that a client is in.
+type room struct {
+	leave context.CancelFunc
+	// done is closed when nothing more is sent of it.
+	done chan struct{}
+}
 
 func (g *gateway) rooms(w http.ResponseWriter, r *http.Request) error {
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{OriginPatterns: g.Origins})
@@ -102,12 +109,12 @@ func (v *visitor) ping(ctx context.Context, cancel context.CancelFunc) {
 // listen does what the client asks until it goes.
 func (v *visitor) listen(ctx context.Context) {
 	for {
-		var raw json.RawMessage
-		if err := wsjson.Read(ctx, v.conn, &raw); err != nil {
+		_, raw, err := v.conn.Read(ctx)
+		if err != nil {
 			return
 		}
 		var c command
-		err := json.Unmarshal(raw, &c)
+		err = decode(raw, &c)
 		switch {
 		case err != nil:
 			err = session.Invalid("message", err.Error(), `{"join": ID, "after": N} or {"leave": ID}`)
@@ -149,13 +156,10 @@ func (v *visitor) join(ctx context.Context, c command) error {
 		if err := session.ValidateID("join", c.Join); err != nil {
 			return err
 		}
-		if _, err := v.g.Sessions.Get(ctx, c.Join); err != nil {
-			return err
-		}
 	}
-	v.leave(c.Join)
+	before := v.leave(c.Join)
 	inside, leave := context.WithCancel(ctx)
-	now := &room{leave}
+	now := &room{leave, make(chan struct{})}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.rooms) >= maxRooms {
@@ -164,51 +168,89 @@ func (v *visitor) join(ctx context.Context, c command) error {
 	}
 	v.rooms[c.Join] = now
 	v.all.Go(func() {
-		err := v.follow(inside, c, names)
+		defer close(now.done)
+		defer leave()
+		if before != nil {
+			<-before.done // what comes of it stands before what comes of this one
+		}
+		v.stay(inside, c, names)
 		v.mu.Lock()
+		defer v.mu.Unlock()
 		if v.rooms[c.Join] == now {
 			delete(v.rooms, c.Join)
 		}
-		v.mu.Unlock()
-		if inside.Err() == nil && err != nil {
-			v.tell(c.Join, err)
-		}
-		if inside.Err() == nil {
-			_ = v.send(message{Room: c.Join, Left: true}) // reading ends too
-		}
-		leave()
 	})
 	return nil
 }
 
-func (v *visitor) leave(id string) {
+// leave leaves a room, and returns it if the client was in it.
+func (v *visitor) leave(id string) *room {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if in := v.rooms[id]; in != nil {
+	in := v.rooms[id]
+	if in != nil {
 		in.leave()
 		delete(v.rooms, id)
 	}
+	return in
 }
 
-// follow sends what happens in a room.
+// stay sends what happens in a room until it is left, and why nothing more comes.
+func (v *visitor) stay(ctx context.Context, c command, names *older.Translator) {
+	err := v.follow(ctx, c, names)
+	switch {
+	case ctx.Err() != nil: // it was left
+	case err != nil:
+		v.tell(c.Join, err)
+	default:
+		_ = v.send(message{Room: c.Join, Left: true}) // reading ends too
+	}
+}
+
+// follow sends what happens in a room. For older names all that there is is read, since what they
+// say of an event depends on those before.
 func (v *visitor) follow(ctx context.Context, c command, names *older.Translator) error {
 	if c.Join == allLists {
 		return v.followLists(ctx)
 	}
-	for ev, err := range v.g.Sessions.Events(ctx, c.Join, c.After, session.Follow) {
+	if _, err := v.g.Sessions.Get(ctx, c.Join); errors.Is(err, session.ErrNotFound) {
+		return err // who else can't be asked does not keep the stream's events from the client
+	}
+	events := v.g.Sessions.Events(ctx, c.Join, c.After, session.Follow)
+	if names != nil {
+		events = stream.Left(0, func(after uint64) iter.Seq2[event.Event, error] {
+			return v.g.Sessions.Events(ctx, c.Join, after, session.Follow)
+		})
+	}
+	for ev, err := range events {
 		if err != nil {
 			return err
 		}
-		events := []event.Event{ev}
-		if names != nil {
-			if events, err = names.Events(ev); err != nil {
-				return err
-			}
+		if err := v.pass(ctx, c, names, ev); err != nil {
+			return err
 		}
-		for _, ev := range events {
-			if err := v.send(message{Room: c.Join, Event: &ev}); err != nil {
-				return errors.Join(err, v.conn.CloseNow())
-			}
+	}
+	return nil
+}
+
+// pass sends an event, or what it is under older names.
+func (v *visitor) pass(ctx context.Context, c command, names *older.Translator, ev event.Event) error {
+	all := []event.Event{ev}
+	if names != nil {
+		var err error
+		if all, err = names.Events(ev); err != nil {
+			return err
+		}
+	}
+	if ev.Context.Seq <= c.After {
+		return nil
+	}
+	for _, ev := range all {
+		if ctx.Err() != nil {
+			return ctx.Err() // a page that was read ahead is not sent any more
+		}
+		if err := v.send(message{Room: c.Join, Event: &ev}); err != nil {
+			return errors.Join(err, v.conn.CloseNow())
 		}
 	}
 	return nil

@@ -75,7 +75,11 @@ func (c *Client) closedAt(ctx context.Context, id string, seq uint64) bool {
 	if seq == 0 {
 		return false
 	}
-	if tail, err := c.o.Stream.Tail(ctx, id); err != nil || tail.LastSeq != seq {
+	tail, err := c.o.Stream.Tail(ctx, id)
+	if errors.Is(err, stream.ErrNotFound) {
+		return true // it was deleted since
+	}
+	if err != nil || tail.LastSeq != seq {
 		return false
 	}
 	for ev := range c.o.Stream.Read(ctx, id, seq-1, stream.ReadOptions{}) {

@@ -37,6 +37,8 @@ type Conversation struct {
 	CreatedAt time.Time                  `json:"createdAt,omitzero"`
 	UpdatedAt time.Time                  `json:"updatedAt,omitzero"`
 	Metadata  map[string]json.RawMessage `json:"metadata,omitempty"`
+	// LastSeq is the number of the last event that it has: Events behind it continue it.
+	LastSeq uint64 `json:"lastSeq,omitempty"`
 	// Asks are the unanswered permission requests, oldest first. Only the stream has
 	// them, and not those that are past its retention.
 	Asks []event.Event `json:"asks,omitempty"`
@@ -79,6 +81,9 @@ func (c *Client) Show(ctx context.Context, id string, from From) (Conversation, 
 	}
 	if missing != nil {
 		return Conversation{}, missing
+	}
+	if rec, err := RecordOf(data); err == nil {
+		conv.LastSeq = rec.LastSeq
 	}
 	return conv, c.showArchive(ctx, &conv)
 }
@@ -180,6 +185,7 @@ func (c *Client) showStream(ctx context.Context, conv *Conversation, after uint6
 			return fmt.Errorf("show session %s: %w", conv.SessionID, err)
 		}
 		b.Add(ev)
+		conv.LastSeq = ev.Context.Seq
 		conv.Asks = OpenRequests(conv.Asks, ev)
 		conv.noteOptions(ev)
 	}

@@ -121,12 +121,12 @@ func serveUntil(ctx context.Context, l net.Listener, handler http.Handler) error
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	late, cancel := context.WithTimeout(requests, goodbye)
+	// Whoever still waits then is answered that it ends.
+	defer time.AfterFunc(goodbye, stop).Stop()
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye+time.Second)
 	defer cancel()
-	stopped := context.AfterFunc(late, stop) // whoever still waits
-	defer stopped()
-	if err := s.Shutdown(late); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("stop serving: %w", err)
+	if err := s.Shutdown(late); err != nil {
+		return errors.Join(err, s.Close())
 	}
 	return nil
 }

@@ -127,11 +127,14 @@ func TestR118REST(t *testing.T) {
 	var after session.Snapshot
 	require.Equal(t, 200, w.ask("PATCH", at+"/options", fields{"title": "Renamed"}, &after))
 	require.Equal(t, "Renamed", after.Title)
-	require.Equal(t, 200, w.ask("POST", at+"/sync", nil, &after))
-	require.NotNil(t, after.Sandbox)
+	var synced struct{ Archived bool }
+	require.Equal(t, 200, w.ask("POST", at+"/sync", nil, &synced))
+	require.True(t, synced.Archived)
+	require.NotNil(t, shown.Inspection.Sandbox)
 	require.Equal(t, 204, w.ask("POST", at+"/environment/terminate", nil, nil))
 	eventually(t, func(c *assert.CollectT) bool {
-		return assert.Equal(c, 200, w.ask("POST", at+"/sync", nil, &after)) && assert.Nil(c, after.Sandbox)
+		shown.Inspection = nil
+		return assert.Equal(c, 200, w.ask("GET", at, nil, &shown)) && assert.NotNil(c, shown.Inspection) && assert.Nil(c, shown.Inspection.Sandbox)
 	}, patience, tick)
 	var files struct{ Files []struct{ Path string } }
 	require.Equal(t, 200, w.ask("GET", at+"/files", nil, &files))
@@ -147,6 +150,7 @@ func TestR118REST(t *testing.T) {
 	require.Equal(t, "Renamed (fork)", shown.Title)
 	require.Equal(t, 200, w.ask("POST", at+"/interrupt", fields{"reason": "enough"}, nil))
 	require.Equal(t, 204, w.ask("POST", at+"/close", nil, nil))
+	require.Equal(t, 200, w.ask("POST", at+"/sync", nil, &synced), "a closed session is archived")
 	require.Equal(t, 200, w.ask("PATCH", at+"/options", fields{"title": "Filed", "tags": []string{"done"}}, &after))
 	require.Equal(t, "Filed", after.Title, "of a closed session too")
 
@@ -162,6 +166,10 @@ func TestR118REST(t *testing.T) {
 		{"POST", "/sessions", fields{"agent": name, "id": made.ID}, 409, "exists", made.ID},
 		{"GET", "/sessions/unknown", nil, 404, "not_found", "unknown"},
 		{"GET", "/sessions?limit=many", nil, 400, "invalid", "limit"},
+		{"GET", "/sessions?query=garbage", nil, 400, "invalid", "query"},
+		{"POST", at + "/respond", fields{"requestId": "r"}, 400, "invalid", "allow"},
+		{"GET", "/nothing", nil, 404, "not_found", "/nothing"},
+		{"PUT", at, nil, 404, "not_found", "PUT"},
 		{"POST", at + "/messages", fields{"text": "SAY x"}, 409, "closed", made.ID},
 		{"POST", at + "/messages", fields{"text": ""}, 400, "invalid", ""},
 		{"PATCH", at + "/options", fields{"permission": "deny"}, 409, "closed", ""},
@@ -250,6 +258,14 @@ func TestR119WebSocketRooms(t *testing.T) {
 	for _, m := range live {
 		require.Equal(t, a.ID(), m.Room, "of a room that nobody entered comes nothing")
 	}
+
+	// What is shown is continued by its room.
+	var shown struct {
+		LastSeq uint64
+		State   struct{ Blocks []event.Block }
+	}
+	require.Equal(t, 200, w.ask("GET", "/sessions/"+a.ID(), nil, &shown))
+	require.GreaterOrEqual(t, shown.LastSeq, live[len(live)-1].Event.Context.Seq)
 
 	// From a number on, under older names, in a second room.
 	say2(fields{"leave": a.ID()})
