@@ -95,7 +95,9 @@ func (g *gateway) authorized(next http.Handler) http.Handler {
 		}
 		sum := sha256.Sum256([]byte(given))
 		if subtle.ConstantTimeCompare(sum[:], g.token[:]) != 1 {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // its body is not read
+			// Its body is not read, and nobody waits for it.
+			w.Header().Set("Connection", "close")
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a server that can't has limits of its own
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			answer(w, http.StatusUnauthorized, failure{Error: problem{Code: "unauthorized", Message: "the request has no valid token"}})
 			return

@@ -71,6 +71,9 @@ func (w web) ask(method, path string, body, out any) int {
 	defer res.Body.Close()
 	data, err := io.ReadAll(res.Body)
 	require.NoError(w, err)
+	if res.StatusCode >= 500 {
+		w.Logf("%s %s: %s", method, path, data)
+	}
 	if text, ok := out.(*string); ok {
 		*text = string(data)
 	} else if out != nil {
