@@ -24,7 +24,7 @@ type Options struct {
 	// Origins are the hosts of web pages that may open a WebSocket, such as app.example.com; "*" is
 	// a wildcard. Default: the gateway's own.
 	Origins []string
-	// Log is told what could not be answered. Default: nobody is.
+	// Log has the requests that failed without a fault of the client. Default: they are not logged.
 	Log *slog.Logger
 }
 
@@ -95,7 +95,7 @@ func (g *gateway) authorized(next http.Handler) http.Handler {
 		}
 		sum := sha256.Sum256([]byte(given))
 		if subtle.ConstantTimeCompare(sum[:], g.token[:]) != 1 {
-			// Its body is not read, and nobody waits for it.
+			// Its body is not read: without a deadline the server would wait for it.
 			w.Header().Set("Connection", "close")
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a server that can't has limits of its own
 			w.Header().Set("WWW-Authenticate", "Bearer")

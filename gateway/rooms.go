@@ -126,13 +126,13 @@ func (v *visitor) listen(ctx context.Context) {
 			err = v.join(ctx, c)
 		}
 		if err != nil {
-			v.tell(c.Join, err)
+			v.report(c.Join, err)
 		}
 	}
 }
 
-// tell says what could not be done.
-func (v *visitor) tell(room string, err error) {
+// report sends what could not be done.
+func (v *visitor) report(room string, err error) {
 	_, p := problemOf(err)
 	_ = v.send(message{Room: room, Error: &p}) // reading ends too
 }
@@ -171,7 +171,7 @@ func (v *visitor) join(ctx context.Context, c command) error {
 		defer close(now.done)
 		defer leave()
 		if before != nil {
-			<-before.done // what comes of it stands before what comes of this one
+			<-before.done // its last event is sent before the first of this one
 		}
 		v.stay(inside, c, names)
 		v.mu.Lock()
@@ -201,7 +201,7 @@ func (v *visitor) stay(ctx context.Context, c command, names *older.Translator) 
 	switch {
 	case ctx.Err() != nil: // it was left
 	case err != nil:
-		v.tell(c.Join, err)
+		v.report(c.Join, err)
 	default:
 		_ = v.send(message{Room: c.Join, Left: true}) // reading ends too
 	}

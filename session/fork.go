@@ -147,7 +147,7 @@ type takeOver struct {
 // takeOver creates a session of others.
 func (c *Client) takeOver(ctx context.Context, id string, t takeOver, o *Options) (*Handle, error) {
 	if c.o.Stream == nil {
-		return nil, errors.New("fork a session: no stream is configured")
+		return nil, errors.New("make a session of others: no stream is configured")
 	}
 	if id == "" {
 		id = uuid.NewString()
@@ -158,7 +158,7 @@ func (c *Client) takeOver(ctx context.Context, id string, t takeOver, o *Options
 		}
 		rec, made, err := c.make(ctx, id, t, *o)
 		if err != nil {
-			return nil, fmt.Errorf("fork session %s: %w", t.of[0].ID, err)
+			return nil, fmt.Errorf("make a session of session %s: %w", t.of[0].ID, err)
 		}
 		h, err := c.start(ctx, Input{SessionID: id, Options: rec.Options, CreatedAt: made.CreatedAt, Reopened: true, LastSeq: rec.LastSeq, Executions: rec.Executions})
 		if err != nil {

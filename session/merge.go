@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
-	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session/fork"
 )
 
@@ -28,8 +26,8 @@ const (
 //   - Order: the turns of all of them, each from a user's message to the next, in the order in which
 //     they began.
 //   - Duplicates: a message that several have, since one was forked from another, is there once.
-//   - The first session gives agent, options and files, and what its agent remembers. What the users
-//     and agents of the others said is in the system prompt, the newest 48 KiB.
+//   - Agent, options and files are those of the first session, and its conversation is what the agent
+//     remembers. What the users and agents of the others said is in the system prompt, the newest 48 KiB.
 //   - Metadata: those of all, and where several have a key, the first's; the ids are in
 //     [MetadataMerged]. Tags: those of all. Totals begin at zero.
 //
@@ -103,10 +101,7 @@ func (c *Client) join(ctx context.Context, of []original, kept fork.Kept, to for
 		if err != nil {
 			return err
 		}
-		events := iter.Seq2[event.Event, error](func(yield func(event.Event, error) bool) {
-			c.o.Archive.Events(ctx, o.ID, agent.Parse)(yield)
-		})
-		others = append(others, fork.Other{ID: o.ID, Events: events})
+		others = append(others, fork.Other{ID: o.ID, Events: c.o.Archive.Events(ctx, o.ID, agent.Parse)})
 	}
 	joined, err := fork.Join(ctx, c.o.Archive, kept, others, to)
 	if err != nil {

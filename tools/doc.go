@@ -1,4 +1,4 @@
-// Package tools gives the agents of sessions tools of a program of yours: a call becomes an activity
+// Package tools offers functions of a program of yours as tools to the agents of sessions: a call becomes an activity
 // on the program's task queue, so it outlives the worker, the host and the agent's patience, and is
 // made once.
 //
@@ -10,7 +10,7 @@
 //		Agent: "claude", Tools: tools.Offer("orders", find),
 //	})
 //
-// ClientOptions.Tools gives a tool to every session that a client creates. A program in another
+// ClientOptions.Tools adds tools to every session that a client creates. A program in another
 // language registers an activity named [ActivityType] of the tool, which takes a [Call] and returns
 // any JSON, and describes the tool as session.Tool does.
 //

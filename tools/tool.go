@@ -40,7 +40,7 @@ type Handler func(ctx context.Context, call Call) (any, error)
 // Middleware is called in place of a handler, and continues by next.
 type Middleware func(ctx context.Context, call Call, next Handler) (any, error)
 
-// New returns a tool whose arguments are decoded into an In, which gives the tool its schema: the
+// New returns a tool whose arguments are decoded into an In, from which the tool's schema is made: the
 // fields by their JSON names, with the tag jsonschema as description. It fails for a type that no
 // JSON object can have.
 func New[In, Out any](name, description string, handle func(ctx context.Context, call Call, in In) (Out, error)) (Tool, error) {

@@ -38,14 +38,6 @@ type Copy struct {
 // blocks that the copy has. Errors: [ErrNoPoint], [adapters.ErrUnsupported], [archive.ErrCorrupt], or
 // what can't be read or written.
 func Write(ctx context.Context, a *archive.Archive, agent adapters.Adapter, from Original, to Copy) (Kept, error) {
-	kept, err := write(ctx, a, agent, from, to)
-	if err != nil {
-		return Kept{}, fmt.Errorf("fork session %s: %w", from.ID, err)
-	}
-	return kept, nil
-}
-
-func write(ctx context.Context, a *archive.Archive, agent adapters.Adapter, from Original, to Copy) (Kept, error) {
 	// The entries first: a turn that ends meanwhile archives its transcripts before its entries, which
 	// are anchored to them.
 	own, err := a.ServerEntries(ctx, from.ID)
