@@ -40,10 +40,17 @@ agents: ## install the pinned agent programs into .agents/
 browser: ## install what drives the Web UI in tests
 	@sh test/webui/install.sh
 
+# In a folder of npm's: install what its lock file names, once, and build.
+npm = cd $(1) && { [ node_modules/.package-lock.json -nt package-lock.json ] || \
+	{ echo "$(1): installing $(2) (npm ci)"; npm ci --ignore-scripts --no-audit --no-fund --no-progress --loglevel=error; }; } && npm run --silent build
+
 .PHONY: examples
 examples: ## install and build what examples/ has in other languages
-	@cd examples/typescript && { [ node_modules/.package-lock.json -nt package-lock.json ] || \
-		{ echo "examples: installing Temporal's TypeScript SDK (npm ci)"; npm ci --ignore-scripts --no-audit --no-fund --no-progress --loglevel=error; }; } && npm run --silent build
+	@$(call npm,examples/typescript,Temporal's TypeScript SDK)
+
+.PHONY: clients
+clients: ## install and build the clients of a gateway in other languages, and their example
+	@$(call npm,clients/typescript,TypeScript and React)
 
 .PHONY: demo
 demo: build agents ## the main job on an embedded stack; ends by itself
@@ -62,7 +69,7 @@ test: build agents browser ## the tests in minutes: every package, each agent on
 	@scripts/test.sh --short
 
 .PHONY: test-all
-test-all: build agents browser examples ## all tests there are, packages and workers with -race: every scenario, faults, fuzzing
+test-all: build agents browser examples clients ## all tests there are, packages and workers with -race: every scenario, faults, fuzzing
 	@scripts/test.sh
 
 .PHONY: check

@@ -3,7 +3,10 @@ module github.com/sojourn-run/sojourn
 go 1.26.0
 
 // Other languages, and what their package managers install.
-ignore ./examples
+ignore (
+	./clients
+	./examples
+)
 
 require (
 	github.com/aws/aws-sdk-go-v2 v1.47.6
@@ -20,6 +23,7 @@ require (
 	github.com/nats-io/nats.go v1.55.0
 	github.com/nexus-rpc/sdk-go v0.7.0
 	github.com/rogpeppe/go-internal v1.16.0
+	github.com/rs/cors v1.11.1
 	github.com/spf13/cobra v1.10.2
 	github.com/stretchr/testify v1.12.1
 	go.temporal.io/api v1.64.1

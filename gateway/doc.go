@@ -10,6 +10,7 @@
 //	GET    /sessions                            a page: limit, page, query, children
 //	POST   /sessions/merge                      {ids, id}; 201
 //	GET    /sessions/{id}                       the conversation, to event lastSeq, and the state of an open session
+//	GET    /sessions/{id}/state                 the state alone
 //	DELETE /sessions/{id}                       close it, and delete all that is stored of it; 204
 //	POST   /sessions/{id}/messages              session.Message; 202 and the receipt, with ?wait=true 200 and the result
 //	GET    /sessions/{id}/messages/{message}    the result of a message or an execution

@@ -7,8 +7,12 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"path"
 	"strings"
 	"time"
+
+	"github.com/rs/cors"
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/session"
@@ -21,7 +25,7 @@ type Options struct {
 	Sessions *session.Client
 	// Token is what every request must have. Required.
 	Token string
-	// Origins are the hosts of web pages that may open a WebSocket, such as app.example.com; "*" is
+	// Origins are the hosts of web pages that may use the gateway, such as app.example.com; "*" is
 	// a wildcard. Default: the gateway's own.
 	Origins []string
 	// Log has the requests that failed without a fault of the client. Default: they are not logged.
@@ -51,6 +55,7 @@ func New(o Options) (http.Handler, error) {
 		"GET /sessions":                             g.list,
 		"POST /sessions/merge":                      g.merge,
 		"GET /sessions/{id}":                        g.show,
+		"GET /sessions/{id}/state":                  g.state,
 		"DELETE /sessions/{id}":                     g.delete,
 		"POST /sessions/{id}/messages":              g.send,
 		"GET /sessions/{id}/messages/{message}":     g.result,
@@ -72,7 +77,35 @@ func New(o Options) (http.Handler, error) {
 			}
 		})
 	}
-	return g.authorized(known(mux)), nil
+	return g.pages().Handler(g.authorized(known(mux))), nil
+}
+
+// pages lets web pages of the named origins make requests, and read the answers.
+func (g *gateway) pages() *cors.Cors {
+	return cors.New(cors.Options{
+		AllowOriginFunc: g.isAllowed,
+		AllowedMethods:  []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete},
+		AllowedHeaders:  []string{"Authorization", "Content-Type"},
+		ExposedHeaders:  []string{"Location"},
+	})
+}
+
+// isAllowed compares origins as a WebSocket's are compared.
+func (g *gateway) isAllowed(origin string) bool {
+	from, err := url.Parse(origin)
+	if err != nil {
+		return false
+	}
+	for _, pattern := range g.Origins {
+		given := from.Host
+		if strings.Contains(pattern, "://") {
+			given = from.Scheme + "://" + from.Host
+		}
+		if ok, err := path.Match(strings.ToLower(pattern), strings.ToLower(given)); err == nil && ok {
+			return true
+		}
+	}
+	return false
 }
 
 // known answers what the mux has no handler for as any other error is answered.

@@ -155,6 +155,23 @@ func (g *gateway) show(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// state answers with the state of an open session, without its conversation.
+func (g *gateway) state(w http.ResponseWriter, r *http.Request) error {
+	h, err := g.handle(r)
+	if err != nil {
+		return err
+	}
+	var i session.Inspection
+	err = within(r, stateTime, func(ctx context.Context) (err error) {
+		i, err = h.Inspect(ctx)
+		return err
+	})
+	if err == nil {
+		answer(w, http.StatusOK, i)
+	}
+	return err
+}
+
 func (g *gateway) delete(w http.ResponseWriter, r *http.Request) error {
 	h, err := g.handle(r)
 	if err != nil {

@@ -1,5 +1,6 @@
 // Command contract writes docs/contract.md and docs/contract.schema.json: what a job takes
-// and returns as JSON, with the meaning of each field from the comments of the Go types.
+// and returns as JSON, with the meaning of each field from the comments of the Go types; or the
+// types of a gateway's requests, answers and events for TypeScript.
 package main
 
 import (
@@ -23,13 +24,20 @@ func main() {
 	}
 }
 
-// run writes both files; its arguments are the repository's root and the folder for them.
+// run writes the files; its arguments are the repository's root and the folder for them, or the
+// file in TypeScript.
 func run(args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("usage: contract ROOT OUT")
 	}
-	comments := &comments{root: args[0], fields: map[string]map[string]string{}}
-	g := &generator{comments: comments, defs: map[string]*Schema{}, types: map[string]reflect.Type{}}
+	if strings.HasSuffix(args[1], ".ts") {
+		return writeTypeScript(args[0], args[1])
+	}
+	return writeContract(args[0], args[1])
+}
+
+func writeContract(root, out string) error {
+	g := newGenerator(root)
 	for _, t := range []reflect.Type{
 		reflect.TypeFor[jobs.Input](), reflect.TypeFor[jobs.Result](),
 		reflect.TypeFor[batch.Input](), reflect.TypeFor[batch.Item](), reflect.TypeFor[batch.Line](), reflect.TypeFor[batch.Report](), reflect.TypeFor[batch.Progress](), reflect.TypeFor[batch.Change](),
@@ -44,7 +52,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(args[1], "contract.schema.json"), append(text, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(out, "contract.schema.json"), append(text, '\n'), 0o644); err != nil {
 		return err
 	}
 	var doc strings.Builder
@@ -52,7 +60,7 @@ func run(args []string) error {
 	for _, name := range g.order {
 		writeTable(&doc, name, g.defs[name])
 	}
-	return os.WriteFile(filepath.Join(args[1], "contract.md"), []byte(doc.String()), 0o644)
+	return os.WriteFile(filepath.Join(out, "contract.md"), []byte(doc.String()), 0o644)
 }
 
 // writeTable writes a type's fields.

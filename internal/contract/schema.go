@@ -29,6 +29,10 @@ type Schema struct {
 
 	// order has the properties as they are declared.
 	order []string
+	// name is a string's type that has constants.
+	name string
+	// nullable is a field that is null where it has no value.
+	nullable bool
 }
 
 // words returns a type in a few words of Markdown.
@@ -55,14 +59,25 @@ type generator struct {
 	defs     map[string]*Schema
 	order    []string
 	types    map[string]reflect.Type
+	// known are the schemas of types that are not made from their fields.
+	known map[reflect.Type]*Schema
+}
+
+func newGenerator(root string) *generator {
+	return &generator{
+		comments: &comments{root: root, fields: map[string]map[string]string{}, constants: map[string][]string{}, parsed: map[string]bool{}},
+		defs:     map[string]*Schema{}, types: map[string]reflect.Type{},
+		known: map[reflect.Type]*Schema{
+			reflect.TypeFor[json.RawMessage](): {},
+			reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
+		},
+	}
 }
 
 func (g *generator) of(t reflect.Type) (*Schema, error) {
-	switch t {
-	case reflect.TypeFor[json.RawMessage]():
-		return &Schema{}, nil
-	case reflect.TypeFor[time.Time]():
-		return &Schema{Type: "string", Format: "date-time"}, nil
+	if known := g.known[t]; known != nil {
+		own := *known
+		return &own, nil
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -74,7 +89,7 @@ func (g *generator) of(t reflect.Type) (*Schema, error) {
 	case reflect.Float64:
 		return &Schema{Type: "number"}, nil
 	case reflect.String:
-		return &Schema{Type: "string"}, nil
+		return g.text(t)
 	case reflect.Slice:
 		items, err := g.of(t.Elem())
 		return &Schema{Type: "array", Items: items}, err
@@ -85,6 +100,21 @@ func (g *generator) of(t reflect.Type) (*Schema, error) {
 		return g.object(t)
 	}
 	return nil, fmt.Errorf("%v: a %v has no place in the contract", t, t.Kind())
+}
+
+// text returns a string's schema. Of one with constants of its own it has the type.
+func (g *generator) text(t reflect.Type) (*Schema, error) {
+	s := &Schema{Type: "string"}
+	if t.PkgPath() == "" {
+		return s, nil
+	}
+	if err := g.comments.parse(t.PkgPath()); err != nil {
+		return nil, err
+	}
+	if g.comments.constants[key(t)] != nil {
+		s.name = g.name(t)
+	}
+	return s, nil
 }
 
 // name returns a type's name in the contract: its own, or that of its package before it where
@@ -139,6 +169,7 @@ func (g *generator) object(t reflect.Type) (*Schema, error) {
 		s.order = append(s.order, name)
 		if !strings.HasPrefix(rest, "omit") {
 			s.Required = append(s.Required, name)
+			p.nullable = f.Type.Kind() == reflect.Pointer
 		}
 	}
 	return ref, nil
@@ -149,23 +180,30 @@ type comments struct {
 	root string
 	// fields are by type, import path included, and field; "" is the type itself.
 	fields map[string]map[string]string
+	// constants are the values of a string's type, in Go's notation.
+	constants map[string][]string
+	parsed    map[string]bool
 }
+
+// key is a type's name with its package's path.
+func key(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 
 // of returns the comments of a struct's fields.
 func (c *comments) of(t reflect.Type) (map[string]string, error) {
-	key := t.PkgPath() + "." + t.Name()
-	if c.fields[key] == nil {
-		if err := c.parse(t.PkgPath()); err != nil {
-			return nil, err
-		}
+	if err := c.parse(t.PkgPath()); err != nil {
+		return nil, err
 	}
-	if c.fields[key] == nil {
-		return nil, fmt.Errorf("%s is not declared in its package", key)
+	if c.fields[key(t)] == nil {
+		return nil, fmt.Errorf("%s is not declared in its package", key(t))
 	}
-	return c.fields[key], nil
+	return c.fields[key(t)], nil
 }
 
 func (c *comments) parse(pkg string) error {
+	if c.parsed[pkg] {
+		return nil
+	}
+	c.parsed[pkg] = true
 	paths, err := filepath.Glob(filepath.Join(c.root, strings.TrimPrefix(pkg, "github.com/sojourn-run/sojourn/"), "*.go"))
 	if err != nil {
 		return err
@@ -186,6 +224,9 @@ func (c *comments) parse(pkg string) error {
 
 func (c *comments) add(pkg string, d *ast.GenDecl) {
 	for _, spec := range d.Specs {
+		if v, ok := spec.(*ast.ValueSpec); ok && d.Tok == token.CONST {
+			c.addConstant(pkg, v)
+		}
 		t, ok := spec.(*ast.TypeSpec)
 		if !ok {
 			continue
@@ -204,6 +245,18 @@ func (c *comments) add(pkg string, d *ast.GenDecl) {
 			}
 		}
 		c.fields[pkg+"."+t.Name.Name] = fields
+	}
+}
+
+// addConstant keeps the value of a constant that has a type of its package.
+func (c *comments) addConstant(pkg string, v *ast.ValueSpec) {
+	t, ok := v.Type.(*ast.Ident)
+	if !ok || len(v.Values) != 1 {
+		return
+	}
+	if value, ok := v.Values[0].(*ast.BasicLit); ok && value.Kind == token.STRING {
+		of := pkg + "." + t.Name
+		c.constants[of] = append(c.constants[of], value.Value)
 	}
 }
 

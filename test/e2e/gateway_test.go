@@ -28,11 +28,19 @@ type web struct {
 	url, token string
 }
 
-// serve starts the program that offers sessions over HTTP.
-func serve(t *testing.T) web {
+// serve starts the program that offers sessions over HTTP, until the test ends.
+func serve(t *testing.T, args ...string) web {
+	t.Helper()
+	w, stop := serveUntil(t, append([]string{"--listen", "127.0.0.1:0"}, args...)...)
+	t.Cleanup(stop)
+	return w
+}
+
+// serveUntil starts it and returns what stops it.
+func serveUntil(t *testing.T, args ...string) (web, func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	cmd := exec.CommandContext(ctx, filepath.Join(shared.Bin, "sojourn"), "serve", "--listen", "127.0.0.1:0", "--json")
+	cmd := exec.CommandContext(ctx, filepath.Join(shared.Bin, "sojourn"), append([]string{"serve", "--json"}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
 	cmd.Env = append(os.Environ(), "TEMPORAL_NAMESPACE="+spaceOf(t).Namespace)
@@ -41,17 +49,15 @@ func serve(t *testing.T) web {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
+	var at struct{ URL, Token string }
+	require.NoError(t, json.NewDecoder(out).Decode(&at))
+	return web{t, at.URL, at.Token}, func() {
 		stop()
 		_ = cmd.Wait() // it was stopped
 		if t.Failed() {
 			t.Logf("the gateway said:\n%s", &said)
 		}
-	})
-	var at struct{ URL, Token string }
-	require.NoError(t, json.NewDecoder(out).Decode(&at))
-	require.NotEmpty(t, at.Token)
-	return web{t, at.URL, at.Token}
+	}
 }
 
 // ask makes a request, decodes its answer into out, and returns its status.

@@ -1,4 +1,4 @@
-// Drives the system's Chromium through Temporal's Web UI, as an operator would.
+// Drives the system's Chromium through Temporal's Web UI, as an operator would, and through pages of ours.
 //
 //   node drive.mjs signal URL WORKFLOWID NAME JSON OUT.png [--size WxH]
 //       sends a signal by the page's own dialog; the picture is the dialog,
@@ -8,7 +8,11 @@
 //   node drive.mjs details URL WORKFLOWID OUT.png [--size WxH]
 //       the workflow's current details
 //
-// The last two print the text of the page, for readers without the picture.
+//   node drive.mjs page URL [--size WxH]
+//       a page of ours: does what the lines of standard input say, {ACTION: ARGUMENTS}
+//       (the actions are below), and prints a line of JSON behind each
+//
+// shot and details print the text of the page, for readers without the picture.
 //
 // The browser is `chromium` of the PATH, or what SOJOURN_CHROMIUM names; the
 // namespace is TEMPORAL_NAMESPACE or default. Exit status: 0 done, 1 failed,
@@ -16,10 +20,12 @@
 import { accessSync, constants, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
+import { createInterface } from 'node:readline';
 
 const usage = `usage: drive.mjs signal URL WORKFLOWID NAME JSON OUT.png [--size WxH]
        drive.mjs shot URL WORKFLOWID OUT.png [--size WxH]
-       drive.mjs details URL WORKFLOWID OUT.png [--size WxH]`;
+       drive.mjs details URL WORKFLOWID OUT.png [--size WxH]
+       drive.mjs page URL [--size WxH]`;
 
 // patience bounds every wait. No result depends on it.
 const patience = 60_000;
@@ -33,6 +39,7 @@ const commands = {
   signal: { size: '1200x900', operands: 5, run: signal },
   shot: { size: '1400x960', operands: 3, run: again(shot) },
   details: { size: '1400x760', operands: 3, run: again(details) },
+  page: { size: '1400x860', operands: 1, run: obey },
 };
 
 async function signal(page, [url, workflow, name, json, out]) {
@@ -86,6 +93,35 @@ async function details(page, [url, workflow, out]) {
   await page.getByRole('tab', { name: 'User Metadata' }).or(page.getByRole('link', { name: 'User Metadata' })).first().click();
   await page.getByText('Current Details', { exact: true }).waitFor();
   await report(page, out);
+}
+
+// actions are what obey does on a page; what one returns is printed.
+const actions = {
+  click: (page, [name]) => page.getByRole('button', { name, exact: true }).click(),
+  choose: (page, [label, value]) => page.getByLabel(label, { exact: true }).selectOption(value),
+  say: async (page, [label, text]) => {
+    await page.getByLabel(label, { exact: true }).fill(text);
+    await page.keyboard.press('Enter');
+  },
+  // see waits until some text is in what a selector names; follow clicks it.
+  see: (page, [selector, text]) => page.locator(selector, { hasText: text }).first().waitFor(),
+  miss: (page, [selector, text]) => page.locator(selector, { hasText: text }).first().waitFor({ state: 'hidden' }),
+  follow: (page, [selector, text]) => page.locator(selector, { hasText: text }).first().click(),
+  texts: (page, [selector]) => page.locator(selector).allInnerTexts(),
+  picture: async (page, [path]) => void (await page.screenshot({ path })),
+};
+
+async function obey(page, [url]) {
+  page.on('pageerror', (error) => console.error(`webui: the page: ${error.message}`));
+  await page.goto(url);
+  for await (const line of createInterface({ input: process.stdin })) {
+    const [[action, args]] = Object.entries(JSON.parse(line));
+    try {
+      console.log(JSON.stringify({ is: await actions[action](page, args) }));
+    } catch (error) {
+      throw new Error(`${line}: ${error.message}\nthe page says ${await text(page)}`);
+    }
+  }
 }
 
 // report takes the picture and prints the page's text.
@@ -168,9 +204,8 @@ async function main(argv) {
   return 0;
 }
 
-try {
-  process.exitCode = await main(process.argv.slice(2));
-} catch (error) {
+// Standard input may be open still: it does not keep the program.
+process.exit(await main(process.argv.slice(2)).catch((error) => {
   console.error(`webui: ${error.message}`);
-  process.exitCode = 1;
-}
+  return 1;
+}));
