@@ -9,7 +9,7 @@
 //	POST   /sessions                            create: session.Options and id; 201
 //	GET    /sessions                            a page: limit, page, query, children
 //	POST   /sessions/merge                      {ids, id}; 201
-//	GET    /sessions/{id}                       the conversation, to event lastSeq, and the state of an open session
+//	GET    /sessions/{id}                       the conversation, to event lastSeq, whether it is open, and its state then
 //	GET    /sessions/{id}/state                 the state alone
 //	DELETE /sessions/{id}                       close it, and delete all that is stored of it; 204
 //	POST   /sessions/{id}/messages              session.Message; 202 and the receipt, with ?wait=true 200 and the result
@@ -39,4 +39,8 @@
 // disconnected, and joins again with the last number that it has seen: nothing is lost. Under older
 // names several events may have one number: such a client joins with the number before its last, and
 // drops what it has.
+//
+// clients/typescript is a client of it, for web pages too.
+//
+//go:generate go run ../internal/contract .. ../clients/typescript/src/types.ts
 package gateway

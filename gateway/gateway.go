@@ -173,6 +173,7 @@ var problems = []struct {
 	{session.ErrDepthLimit, http.StatusConflict, "depth_limit"},
 	{stream.ErrPurged, http.StatusGone, "purged"},
 	{stream.ErrGap, http.StatusGone, "gap"},
+	{errTooMany, http.StatusTooManyRequests, "too_many"},
 	{archive.ErrBusy, http.StatusServiceUnavailable, "archive_busy"},
 	{errBehind, http.StatusServiceUnavailable, "behind"},
 	{session.ErrNoWorker, http.StatusServiceUnavailable, "no_worker"},

@@ -124,35 +124,54 @@ func (g *gateway) list(w http.ResponseWriter, r *http.Request) error {
 // shown is a session: its conversation, and the state of one that is open.
 type shown struct {
 	session.Conversation
+	Open       bool                `json:"open"`
 	Inspection *session.Inspection `json:"inspection,omitempty"`
 }
 
 // stateTime bounds the wait for a worker, who alone knows the state of an open session.
 const stateTime = 5 * time.Second
 
+// show asks for the state first: the conversation has then all that the state's last event had.
 func (g *gateway) show(w http.ResponseWriter, r *http.Request) error {
 	h, err := g.handle(r)
 	if err != nil {
 		return err
 	}
+	open, err := g.Sessions.IsOpen(r.Context(), h.ID())
+	if err != nil {
+		return err
+	}
+	var i *session.Inspection
+	var away error
+	if open {
+		i, away = inspect(r.Context(), h)
+	}
 	conv, err := g.Sessions.Show(r.Context(), h.ID(), session.FromAuto)
 	if err != nil {
 		return err
 	}
-	body := shown{Conversation: conv}
-	if conv.From == session.FromStream { // that of a closed session is in the archive
-		ctx, cancel := context.WithTimeout(r.Context(), stateTime)
-		defer cancel()
-		i, err := h.Inspect(ctx)
-		switch {
-		case err == nil:
-			body.Inspection = &i
-		case !errors.Is(err, session.ErrClosed):
-			body.Faults = append(body.Faults, err.Error())
-		}
+	if i != nil {
+		conv.LastSeq = max(conv.LastSeq, i.LastSeq) // the stream of an old session may have no event left
 	}
-	answer(w, http.StatusOK, body)
+	if away != nil {
+		conv.Faults = append(conv.Faults, away.Error())
+	}
+	answer(w, http.StatusOK, shown{conv, open, i})
 	return nil
+}
+
+// inspect returns the state of an open session, nil for one that was closed meanwhile.
+func inspect(ctx context.Context, h *session.Handle) (*session.Inspection, error) {
+	ctx, cancel := context.WithTimeout(ctx, stateTime)
+	defer cancel()
+	i, err := h.Inspect(ctx)
+	if errors.Is(err, session.ErrClosed) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &i, nil
 }
 
 // state answers with the state of an open session, without its conversation.

@@ -31,6 +31,9 @@ const (
 	pingEvery = 30 * time.Second
 )
 
+// errTooMany: a client is in as many rooms as it may be.
+var errTooMany = errors.New("too many rooms")
+
 // command is what a client sends.
 type command struct {
 	Join  string `json:"join,omitempty"`
@@ -164,7 +167,7 @@ func (v *visitor) join(ctx context.Context, c command) error {
 	defer v.mu.Unlock()
 	if len(v.rooms) >= maxRooms {
 		leave()
-		return session.Invalid("join", fmt.Sprintf("is room %d", maxRooms+1), fmt.Sprintf("at most %d rooms at a time", maxRooms))
+		return fmt.Errorf("%w: at most %d at a time", errTooMany, maxRooms)
 	}
 	v.rooms[c.Join] = now
 	v.all.Go(func() {

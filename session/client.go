@@ -211,6 +211,16 @@ func (c *Client) Get(ctx context.Context, id string) (*Handle, error) {
 	return &Handle{c: c, id: id, first: known.first}, nil
 }
 
+// IsOpen reports whether a session is open. It needs Temporal alone, and the archive for one that
+// Temporal no longer retains. Error: ErrNotFound.
+func (c *Client) IsOpen(ctx context.Context, id string) (bool, error) {
+	if err := ValidateID("id", id); err != nil {
+		return false, err
+	}
+	known, err := c.lookup(ctx, id)
+	return known.open, err
+}
+
 func (c *Client) validate(ctx context.Context, id string, o Options) error {
 	if err := ValidateID("id", id); err != nil {
 		return err

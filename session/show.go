@@ -82,7 +82,7 @@ func (c *Client) Show(ctx context.Context, id string, from From) (Conversation, 
 	if missing != nil {
 		return Conversation{}, missing
 	}
-	if rec, err := RecordOf(data); err == nil {
+	if rec, err := RecordOf(data); err == nil && conv.LastSeq == 0 {
 		conv.LastSeq = rec.LastSeq
 	}
 	return conv, c.showArchive(ctx, &conv)
@@ -118,6 +118,9 @@ func (c *Client) showOpen(ctx context.Context, conv *Conversation, from From, mi
 	case missing != nil && gap.Have > 0:
 		conv.Faults = append(conv.Faults, fmt.Sprintf("events 1 to %d are past the stream's retention, and the archive does not answer: %v", gap.Have-1, missing))
 		return true, c.showStream(ctx, conv, gap.Have-1)
+	}
+	if tail, err := c.o.Stream.Tail(ctx, conv.SessionID); err == nil {
+		conv.LastSeq = tail.LastSeq // the archive, which is read next, has what came before
 	}
 	if conv.Asks, err = c.Requests(ctx, conv.SessionID); err != nil && !errors.Is(err, stream.ErrPurged) {
 		conv.Faults = append(conv.Faults, err.Error())

@@ -35,7 +35,7 @@ func TestShowOfAnOldSessionHasItsOpenRequests(t *testing.T) {
 	require.NoError(t, log.Purge(t.Context(), "s1"))
 	last = emit(t, log, last, event.PermissionRequested{RequestID: "r2", ToolName: "Bash"})
 	last = emit(t, log, last, event.PermissionRequested{RequestID: "r3", ToolName: "Bash"})
-	emit(t, log, last, event.PermissionResolved{RequestID: "r2", Decision: "allow"})
+	last = emit(t, log, last, event.PermissionResolved{RequestID: "r2", Decision: "allow"})
 
 	c, err := NewClient(ClientOptions{Temporal: knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), Agents: builtin.Registry(), Stream: log, Archive: a})
 	require.NoError(t, err)
@@ -45,6 +45,10 @@ func TestShowOfAnOldSessionHasItsOpenRequests(t *testing.T) {
 	require.Empty(t, conv.Faults)
 	require.Len(t, conv.Asks, 1)
 	require.Equal(t, "r3", conv.Asks[0].Payload.(event.PermissionRequested).RequestID)
+	require.Equal(t, last, conv.LastSeq, "what comes behind continues it")
+	open, err := c.IsOpen(t.Context(), "s1")
+	require.NoError(t, err)
+	require.True(t, open)
 }
 
 // A session that no worker has begun yet is in Temporal alone. It is shown without a word, and

@@ -38,7 +38,7 @@ one that is made and printed. It is no TLS server: put one before it where it is
 	fl := cmd.Flags()
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:7244", "the `ADDRESS` to listen on; port 0 is any")
 	fl.StringVar(&f.tokenFile, "token-file", "", "read the token from `FILE`")
-	fl.StringArrayVar(&f.origins, "origin", nil, "a `HOST` whose web pages may open a WebSocket, such as app.example.com (repeatable)")
+	fl.StringArrayVar(&f.origins, "origin", nil, "a `HOST` whose web pages may use it, such as app.example.com (repeatable)")
 	return cmd
 }
 

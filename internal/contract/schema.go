@@ -29,7 +29,7 @@ type Schema struct {
 
 	// order has the properties as they are declared.
 	order []string
-	// name is a string's type that has constants.
+	// name is a type's name in TypeScript, where that has one of its own.
 	name string
 	// nullable is a field that is null where it has no value.
 	nullable bool

@@ -54,6 +54,11 @@ func writeTypeScript(root, path string) error {
 		}
 		of = append(of, typeScript(s))
 	}
+	// An upsert of a block that is known may leave out its type.
+	g.defs["BlockUpsert"].Properties["block"].name = `Omit<Block, "type"> & { type: BlockType | "" }`
+	native := g.defs["Native"] // its own JSON has a field more
+	native.order = append(native.order, "lineBytes")
+	native.Properties["lineBytes"] = &Schema{Type: "string", Description: "LineBytes is the line in base64, where that is not UTF-8."}
 	for _, t := range append([]reflect.Type{reflect.TypeFor[event.Context]()}, spoken...) {
 		if _, err := g.of(t); err != nil {
 			return err
@@ -93,7 +98,7 @@ func writeEvents(out *strings.Builder, root string, of []string) error {
 	if err != nil {
 		return err
 	}
-	out.WriteString("\n/** SessionEvent is one thing that happened in a session; its type determines the payload. A newer Sojourn may have types that are not here: have a default case. */\nexport type SessionEvent =\n")
+	out.WriteString("\n/** SessionEvent is one thing that happened in a session; its type determines the payload. A newer Sojourn may send types that are not here: a switch needs a default case. */\nexport type SessionEvent =\n")
 	rows := tableRow.FindAllStringSubmatch(string(table), -1)
 	for _, row := range rows {
 		at := slices.IndexFunc(payloads, func(t reflect.Type) bool { return t.Name() == row[1] })
@@ -137,10 +142,10 @@ func writeComment(out *strings.Builder, indent, text string) {
 // typeScript returns a type in TypeScript's notation.
 func typeScript(s *Schema) string {
 	switch {
-	case s.Ref != "":
-		return strings.TrimPrefix(s.Ref, "#/$defs/")
 	case s.name != "":
 		return s.name
+	case s.Ref != "":
+		return strings.TrimPrefix(s.Ref, "#/$defs/")
 	case s.Items != nil:
 		return typeScript(s.Items) + "[]"
 	case s.Values != nil:

@@ -59,7 +59,7 @@ deployment() { go -C internal/tools test -count=1 -run 'Compose|Temporal|Configu
 # sums are the checksums of all that go generate may have written.
 sums() {
 	find . \( -name .git -o -name .agents -o -name .dev -o -name bin -o -name node_modules \) -prune \
-		-o -type f \( -path './docs/*' -o -name '*.md' -o -name '*.go' \) -exec cksum {} + | sort
+		-o -type f \( -path './docs/*' -o -path './clients/*' -o -name '*.md' -o -name '*.go' \) -exec cksum {} + | sort
 }
 
 generated() {

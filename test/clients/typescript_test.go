@@ -1,10 +1,8 @@
-// Package clients tests the clients of a gateway in other languages, as far as they need no server.
 package clients
 
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -19,21 +17,17 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// TestTheReducersAgree: the reducer in TypeScript makes of the same events the same state as package
+// TestR128ClientReducer: the reducer in TypeScript makes of the same events the same state as package
 // reducer, after every scenario of that and after random events, and leaves the state as it is
 // after the same ones.
-func TestTheReducersAgree(t *testing.T) {
+func TestR128ClientReducer(t *testing.T) {
 	skip.InShort(t, "needs the client in TypeScript, which npm installs")
-	client := filepath.Join("..", "..", "clients", "typescript")
-	if _, err := os.Stat(filepath.Join(client, "lib", "index.js")); err != nil {
-		skip.Without(t, "the client in TypeScript: make clients builds it")
-	}
 	sequences := append(scenarios(t), random(t, 500, 80)...)
 	var in bytes.Buffer
 	for _, events := range sequences {
 		require.NoError(t, json.NewEncoder(&in).Encode(events))
 	}
-	cmd := exec.CommandContext(t.Context(), "node", filepath.Join(client, "test", "fold.mjs"))
+	cmd := exec.CommandContext(t.Context(), "node", filepath.Join(TypeScript(t), "test", "fold.mjs"))
 	var said bytes.Buffer
 	cmd.Stdin, cmd.Stderr = &in, &said
 	out, err := cmd.Output()
@@ -53,6 +47,15 @@ func TestTheReducersAgree(t *testing.T) {
 		}
 		require.JSONEq(t, encode(t, state), string(got.State), "sequence %d", i)
 	}
+}
+
+// TestR128ClientUnderFaults runs the client's own tests: over lost connections and answers, rooms that are left and
+// joined, sessions that are closed, opened again and deleted, and listeners that throw.
+func TestR128ClientUnderFaults(t *testing.T) {
+	skip.InShort(t, "needs the client in TypeScript, which npm installs")
+	cmd := exec.CommandContext(t.Context(), "node", "--test", filepath.Join(TypeScript(t), "test", "client.test.mjs"))
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
 
 func scenarios(t *testing.T) (all [][]event.Event) {

@@ -121,12 +121,17 @@ func TestR118REST(t *testing.T) {
 		SessionID, Title string
 		State            struct{ Blocks []event.Block }
 		Inspection       *session.Inspection
+		Open             bool
 	}
 	require.Equal(t, 200, w.ask("GET", at, nil, &shown))
+	require.True(t, shown.Open)
 	require.Equal(t, made.ID, shown.SessionID)
 	require.Equal(t, "hello", *textBlock(t, shown.State.Blocks, "hello").Content)
 	require.NotNil(t, shown.Inspection)
 	require.Equal(t, 2, shown.Inspection.Turns)
+	var state session.Inspection
+	require.Equal(t, 200, w.ask("GET", at+"/state", nil, &state))
+	require.Equal(t, made.ID, state.SessionID)
 	var page session.Page
 	eventually(t, func(c *assert.CollectT) bool {
 		return assert.Equal(c, 200, w.ask("GET", "/sessions?limit=10", nil, &page)) && assert.Len(c, page.Sessions, 1)
@@ -160,6 +165,8 @@ func TestR118REST(t *testing.T) {
 	require.Equal(t, 200, w.ask("POST", at+"/interrupt", fields{"reason": "enough"}, nil))
 	require.Equal(t, 204, w.ask("POST", at+"/close", nil, nil))
 	require.Equal(t, 200, w.ask("POST", at+"/sync", nil, &synced), "a closed session is archived")
+	require.Equal(t, 200, w.ask("GET", at, nil, &shown))
+	require.False(t, shown.Open)
 	require.Equal(t, 200, w.ask("PATCH", at+"/options", fields{"title": "Filed", "tags": []string{"done"}}, &after))
 	require.Equal(t, "Filed", after.Title, "of a closed session too")
 
@@ -319,6 +326,45 @@ func TestR119WebSocketRooms(t *testing.T) {
 	_, res, err = w.visit("", nil)
 	require.Error(t, err)
 	require.Equal(t, 401, res.StatusCode)
+}
+
+// A web page of a host that is named may make requests, and read their answers and errors; others may not.
+func TestPagesOfNamedHosts(t *testing.T) {
+	inOwnNamespace(t)
+	w := serve(t, "--origin", "*.example.com", "--origin", "https://app.example.org")
+	request := func(method, origin, token string) http.Header {
+		req, err := http.NewRequestWithContext(testContext(t), method, w.url+"/sessions", nil)
+		require.NoError(t, err)
+		req.Header.Set("Origin", origin)
+		if method == http.MethodOptions {
+			req.Header.Set("Access-Control-Request-Method", "PATCH")
+			req.Header.Set("Access-Control-Request-Headers", "authorization,content-type")
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res.Header
+	}
+	for origin, allowed := range map[string]bool{
+		"http://a.example.com": true, "https://A.Example.com": true, "https://app.example.org": true,
+		"http://app.example.org": false, "https://example.com.evil.net": false, "null": false,
+	} {
+		want := ""
+		if allowed {
+			want = origin
+		}
+		require.Equal(t, want, request("GET", origin, w.token).Get("Access-Control-Allow-Origin"), origin)
+		require.Equal(t, want, request("GET", origin, "wrong").Get("Access-Control-Allow-Origin"), "a page may read why it was refused")
+		require.Equal(t, want, request("OPTIONS", origin, "").Get("Access-Control-Allow-Origin"), "it is asked before there is a token")
+		require.Equal(t, allowed, request("OPTIONS", origin, "").Get("Access-Control-Allow-Methods") != "", origin)
+		_, res, err := w.visit("?access_token="+w.token, http.Header{"Origin": {origin}})
+		if allowed {
+			require.NoError(t, err)
+		} else {
+			require.Equal(t, 403, res.StatusCode, "%v", err)
+		}
+	}
 }
 
 func jsonText(t *testing.T, v any) []byte {

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sojourn-run/sojourn/test/clients"
 )
 
 // endToEnd is the package whose tests run the programs.
@@ -35,6 +37,8 @@ type built struct {
 	overlay string
 	// bin is the folder with the programs, "" if the tests need none.
 	bin string
+	// client is the folder with the changed client in TypeScript, "" for the tree's own.
+	client string
 }
 
 // buildClean builds a package's tests without a mutant.
@@ -52,6 +56,9 @@ func (r *Runner) buildClean(ctx context.Context, pkg string) (built, error) {
 // build builds a mutant in a folder: the tests and, for end-to-end tests, the programs.
 // A program that does not contain the changed file is not built again.
 func (r *Runner) build(ctx context.Context, dir string, m Mutant) (built, error) {
+	if strings.HasPrefix(m.File, client) {
+		return r.buildClient(ctx, dir, m)
+	}
 	overlay, err := r.overlay(dir, m)
 	if err != nil {
 		return built{}, err
@@ -73,6 +80,38 @@ func (r *Runner) build(ctx context.Context, dir string, m Mutant) (built, error)
 	}
 	b.bin = filepath.Join(dir, "bin")
 	return b, r.buildPrograms(ctx, b.bin, path.Dir(m.File), overlay)
+}
+
+// client is the folder of the client in TypeScript.
+const client = "clients/typescript/"
+
+// buildClient builds the client with a mutant, in a copy of its folder.
+func (r *Runner) buildClient(ctx context.Context, dir string, m Mutant) (built, error) {
+	b, err := r.buildClean(ctx, m.Package)
+	if err != nil {
+		return b, err
+	}
+	source, err := m.Apply(os.DirFS(r.Root))
+	if err != nil {
+		return b, err
+	}
+	b.client = filepath.Join(dir, "client")
+	if err := os.RemoveAll(b.client); err != nil {
+		return b, err
+	}
+	cp := exec.CommandContext(ctx, "cp", "-r", filepath.Join(r.Root, filepath.FromSlash(client)), b.client)
+	if out, err := cp.CombinedOutput(); err != nil {
+		return b, fmt.Errorf("copy %s: %w\n%s", client, err, out)
+	}
+	if err := os.WriteFile(filepath.Join(b.client, filepath.FromSlash(strings.TrimPrefix(m.File, client))), source, 0o600); err != nil {
+		return b, err
+	}
+	npm := exec.CommandContext(ctx, "npm", "run", "--silent", "build")
+	npm.Dir = b.client
+	if out, err := npm.CombinedOutput(); err != nil {
+		return b, fmt.Errorf("build %s: %w (make clients installs what it needs)\n%s", client, err, out)
+	}
+	return b, nil
 }
 
 // overlay writes the changed file and the overlay file for the compiler, and returns
@@ -161,6 +200,9 @@ func (r *Runner) environment(b built) []string {
 		env = append(env, "SOJOURN_BIN="+b.bin, "SOJOURN_WORKER_BIN="+filepath.Join(b.bin, "sojourn-worker"))
 	}
 	env = append(env, "PATH="+strings.Join([]string{cmp.Or(b.bin, filepath.Join(r.Root, "bin")), agents, os.Getenv("PATH")}, ":"))
+	if b.client != "" {
+		env = append(env, clients.Variable+"="+b.client)
+	}
 	if b.overlay != "" {
 		env = append(env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+b.overlay))
 	}

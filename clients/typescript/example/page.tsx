@@ -22,7 +22,7 @@ const agents = ['claude', 'codex', 'gemini', 'opencode'];
 
 function Sessions({ open, onOpen }: { open: string | undefined; onOpen(id: string): void }) {
   const client = useClient();
-  const { sessions, loading, error, more } = useSessions();
+  const { sessions, loading, error, hasMore, more } = useSessions();
   const [agent, setAgent] = useState(agents[0]!);
   const [fault, setFault] = useState<Error>();
   return (
@@ -43,7 +43,7 @@ function Sessions({ open, onOpen }: { open: string | undefined; onOpen(id: strin
           </li>
         ))}
       </ul>
-      {more && <button onClick={more}>More</button>}
+      {hasMore && <button onClick={more}>More</button>}
     </aside>
   );
 }

@@ -1,3 +1,5 @@
+import { pause } from './calls.js';
+import { GatewayError, type Problem } from './errors.js';
 import { LiveSession } from './live.js';
 import { Rooms, type Socket } from './rooms.js';
 import type {
@@ -19,6 +21,8 @@ export interface ClientOptions {
 
 /** Shown is a session as `show` returns it: its conversation, and the state of one that is open. */
 export interface Shown extends Conversation {
+  open: boolean;
+  /** inspection is missing while no worker has it. */
   inspection?: Inspection;
 }
 
@@ -49,30 +53,9 @@ export interface ListOptions {
   children?: boolean;
 }
 
-/** GatewayError is a request that could not be done. */
-export class GatewayError extends Error {
-  override name = 'GatewayError';
-  constructor(
-    message: string,
-    /** status is the HTTP status; 0 for a room. */
-    readonly status: number,
-    /** code is what programs branch on: invalid, unauthorized, not_found, closed, busy, exists, … */
-    readonly code: string,
-    /** field, reason and want are set for bad input. */
-    readonly field?: string,
-    readonly reason?: string,
-    readonly want?: string,
-  ) {
-    super(message);
-  }
-}
-
 /** attempts is how often a request is made whose answer is lost; firstPause, in milliseconds, doubles with each. */
 const attempts = 4;
 const firstPause = 250;
-
-/** lost are the statuses of servers in between that did not get an answer. */
-const lost = new Set([502, 503, 504]);
 
 /**
  * Client makes the requests of one gateway, see Go's package gateway. A request whose answer is lost
@@ -222,7 +205,7 @@ export class Client {
   /** A request to read is repeatable, others are if they say so. */
   async #request(method: string, path: string, body?: unknown, signal?: AbortSignal, repeatable = method === 'GET'): Promise<Response> {
     for (let attempt = 1; ; attempt++) {
-      const last = !repeatable || attempt === attempts;
+      let failure: unknown;
       try {
         const response = await this.#fetch(this.#url + path, {
           method,
@@ -231,10 +214,15 @@ export class Client {
           ...(signal ? { signal } : {}),
         });
         if (response.ok) return response;
-        if (last || !lost.has(response.status)) throw await problemOf(response);
+        const problem = await problemOf(response);
+        if (problem) throw problem;
+        failure = new GatewayError(`${method} ${path}: ${response.status} ${response.statusText}`, 'failed', response.status);
+        if (response.status < 500) throw failure;
       } catch (error) {
-        if (last || error instanceof GatewayError || signal?.aborted) throw error;
+        if (error instanceof GatewayError || signal?.aborted) throw error;
+        failure = error; // no answer has come
       }
+      if (!repeatable || attempt === attempts) throw failure;
       await pause(firstPause * 2 ** (attempt - 1), signal);
     }
   }
@@ -257,28 +245,12 @@ function newID(): string {
   return hex.replace(/(.{8})(.{4}).(.{3}).(.{3})(.{12})/, '$1-$2-4$3-8$4-$5');
 }
 
-async function problemOf(response: Response): Promise<GatewayError> {
-  const text = await response.text();
+/** problemOf returns a gateway's error; undefined for the answer of a server in between. */
+async function problemOf(response: Response): Promise<GatewayError | undefined> {
   try {
-    const { code, message, field, reason, want } = (JSON.parse(text) as { error: Problem }).error;
-    return new GatewayError(message, response.status, code, field, reason, want);
+    const { error } = (await response.json()) as { error: Problem };
+    return typeof error.code === 'string' ? GatewayError.of(error, response.status) : undefined;
   } catch {
-    return new GatewayError(text || response.statusText, response.status, 'failed'); // of a server in between
+    return undefined;
   }
-}
-
-/** Problem is how a gateway says what could not be done. */
-export interface Problem {
-  code: string;
-  message: string;
-  field?: string;
-  reason?: string;
-  want?: string;
-}
-
-function pause(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener('abort', () => { clearTimeout(timer); reject(signal.reason); }, { once: true });
-  });
 }

@@ -1,4 +1,6 @@
-import { GatewayError, type Client, type Shown, type WorkspaceFile } from './client.js';
+import { call } from './calls.js';
+import type { Client, Shown, WorkspaceFile } from './client.js';
+import { GatewayError } from './errors.js';
 import { empty, reduce } from './reduce.js';
 import type { Inspection, Log, PermissionRequested, SessionEvent, State } from './types.js';
 
@@ -15,8 +17,8 @@ export interface LiveState {
   /** lastSeq is the number of the last event in it. */
   readonly lastSeq: number;
   /** session has the agent, the title, and what could not be read. */
-  readonly session?: Omit<Shown, 'state' | 'asks' | 'inspection' | 'lastSeq'>;
-  /** inspection is the state of an open session: its status, queue, limits, usage, children. */
+  readonly session?: Omit<Shown, 'state' | 'asks' | 'open' | 'inspection' | 'lastSeq'>;
+  /** inspection is the state of an open session: its status, queue, limits, usage, children. It is missing while no worker has it. */
   readonly inspection?: Inspection;
   readonly closed: boolean;
   /** permissions are the requests that wait for an answer, oldest first. */
@@ -42,7 +44,7 @@ const mostLogs = 1000;
 // Times in milliseconds.
 /** frame is the time between two calls of a watcher. */
 const frame = 16;
-/** settling is the time from an event until the state is asked for, settled the pause behind which it is not asked for again. */
+/** settling is the time from an event until the state is asked for; the pause doubles up to settled. */
 const settling = 150;
 const settled = 8000;
 /** grace is how long a session is followed that nobody watches any more. */
@@ -74,7 +76,7 @@ export class LiveSession {
     const watcher = () => changed();
     this.#watchers.add(watcher);
     clearTimeout(this.#goodbye);
-    this.#following ??= new Following(this.client, this.id, () => this.#state, (change) => this.#set(change), (event) => this.#pass(event));
+    this.#following ??= new Following(this.client, this.id, this.state, (change) => this.#set(change), (event) => this.#pass(event));
     return () => {
       if (this.#watchers.delete(watcher) && this.#watchers.size === 0) this.#goodbye = setTimeout(() => this.#stop(), grace);
     };
@@ -90,11 +92,11 @@ export class LiveSession {
   /** watchFiles is watch, and keeps the state's files. */
   readonly watchFiles = (changed: () => void): (() => void) => {
     const end = this.watch(changed);
-    this.#following!.wantFiles();
+    this.#following!.files.want();
     return end;
   };
 
-  /** reload reads the session anew, as after it was opened again. */
+  /** reload reads the session anew. */
   reload(): void {
     this.#following?.reload();
   }
@@ -109,98 +111,98 @@ export class LiveSession {
     this.#state = { ...this.#state, ...change };
     this.#notification ??= setTimeout(() => {
       this.#notification = undefined;
-      for (const watcher of this.#watchers) watcher();
+      for (const watcher of [...this.#watchers]) call(watcher);
     }, frame);
   }
 
   #pass(event: SessionEvent): void {
-    for (const listener of this.#listeners) listener(event);
+    for (const listener of [...this.#listeners]) call(() => listener(event));
   }
 }
 
-/** Asking is a question for the session's state, after a pause in milliseconds. */
-interface Asking {
-  pause: number;
-  timer: ReturnType<typeof setTimeout>;
-}
+/** Change changes the state of a session. */
+type Change = (change: Partial<LiveState>) => void;
 
 /** Following is one time that a session is followed. */
 class Following {
+  readonly files: Files;
   readonly #ended = new AbortController();
+  readonly #inspector: Inspector;
+  readonly #forget: () => void;
   #leave: (() => void) | undefined;
+  /** #reading ends the read that is under way. */
+  #reading: AbortController | undefined;
   #failures = 0;
-  #reading = 0;
   #retry: ReturnType<typeof setTimeout> | undefined;
-  #asking: Asking | undefined;
-  /** #over is set when the room's last event has come. */
-  #over = false;
-  #wantsFiles = false;
-  /** #changed are the files that have changed since, by path; null for one that is gone. */
-  readonly #changed = new Map<string, WorkspaceFile | null>();
-  #archived: WorkspaceFile[] = [];
 
   constructor(
     readonly client: Client, readonly id: string,
-    readonly state: () => LiveState, readonly set: (change: Partial<LiveState>) => void, readonly pass: (event: SessionEvent) => void,
+    readonly state: () => LiveState, readonly set: Change, readonly pass: (event: SessionEvent) => void,
   ) {
-    this.#ended.signal.addEventListener('abort', client.onListChange((change) => {
-      // A closed session has no room to be in: its list has that it was opened again.
+    this.files = new Files(client, id, (change) => set(change), this.#ended.signal);
+    this.#inspector = new Inspector(client, id, state, set, this.#ended.signal);
+    // A closed session has no room to be in: the changes of lists have that it was opened again.
+    this.#forget = client.onListChange((change) => {
       const concerns = change.sessionId === id || change.kind === 'missed';
-      if (concerns && this.state().closed) this.reload();
-    }));
+      if (concerns && (this.state().closed || this.#reading)) this.reload();
+    });
     void this.#read();
   }
 
   end(): void {
     this.#ended.abort(new Error('the session is not followed any more'));
+    this.#reading?.abort();
+    this.#forget();
     this.#leave?.();
     clearTimeout(this.#retry);
-    clearTimeout(this.#asking?.timer);
   }
 
   reload(): void {
     this.#leave?.();
     this.#leave = undefined;
+    clearTimeout(this.#retry);
     void this.#read();
   }
 
   /** #read reads the session, and continues it from there. */
   async #read(): Promise<void> {
-    const reading = ++this.#reading;
+    this.#reading?.abort();
+    const reading = (this.#reading = new AbortController());
     try {
-      const { state, asks, inspection, lastSeq, ...session } = await this.client.show(this.id, this.#ended.signal);
-      if (reading !== this.#reading) return;
-      const closed = session.from === 'archive' || (inspection ? inspection.status === 'closed' : this.#over);
+      const { state, asks, inspection, lastSeq = 0, open, ...session } = await this.client.show(this.id, reading.signal);
+      if (this.#reading !== reading || this.#ended.signal.aborted) return;
+      this.#reading = undefined;
       this.set({
-        loading: false, error: undefined, conversation: state, lastSeq: lastSeq ?? 0, session, inspection, closed,
-        permissions: (asks ?? []).flatMap((e) => (e.type === 'permission:requested' ? [e.payload] : [])),
+        loading: false, error: undefined, conversation: state, lastSeq, session, inspection, closed: !open,
+        permissions: open ? (asks ?? []).flatMap((e) => (e.type === 'permission:requested' ? [e.payload] : [])) : [],
       });
-      this.#failures = 0;
-      if (this.#wantsFiles) void this.#readFiles();
-      if (!closed) this.#join(lastSeq ?? 0);
+      this.files.begin();
+      if (!open) return this.set({ connected: false });
+      this.#join(lastSeq);
+      this.#inspector.ask(); // what it was read with is older than the conversation
     } catch (error) {
-      if (reading === this.#reading) this.#failed(error as Error);
+      if (this.#reading !== reading || this.#ended.signal.aborted) return;
+      this.#reading = undefined;
+      this.#failed(error as Error);
     }
   }
 
   #join(after: number): void {
-    this.#over = false;
     this.#leave = this.client.rooms.join(this.id, after, {
       onEvent: (event) => this.#receive(event),
-      onConnected: (connected) => this.set({ connected }),
+      onConnected: (connected, error) => this.set(error ? { connected, error } : connected ? { connected, error: undefined } : { connected }),
       onEnd: (error) => {
         this.#leave = undefined;
-        this.#over = !error;
         this.set({ connected: false });
-        if (error) this.#failed(error);
-        else this.reload(); // it was closed: the archive has it now
+        if (error) return this.#failed(error);
+        this.set({ closed: true, inspection: undefined, permissions: [] });
+        this.reload(); // the archive has it now; it may be open again
       },
     });
   }
 
   /** #failed says why the session is not followed, and tries again unless that is in vain. */
   #failed(error: Error): void {
-    if (this.#ended.signal.aborted) return;
     this.set({ loading: false, error });
     if (error instanceof GatewayError && inVain.has(error.code)) return;
     clearTimeout(this.#retry);
@@ -208,6 +210,7 @@ class Following {
   }
 
   #receive(event: SessionEvent): void {
+    this.#failures = 0;
     const before = this.state();
     const change: { -readonly [K in keyof LiveState]?: LiveState[K] } = {
       conversation: reduce(before.conversation, event), lastSeq: event.context.seq ?? before.lastSeq,
@@ -222,72 +225,140 @@ class Following {
       case 'query:completed':
       case 'query:failed':
       case 'query:interrupted':
-      case 'session:closed':
         change.permissions = [];
         break;
       case 'log':
         change.logs = [...before.logs, { ...event.payload, timestamp: event.context.timestamp, seq: event.context.seq }].slice(-mostLogs);
-        break;
-      case 'file:created':
-      case 'file:modified':
-      case 'file:deleted': {
-        const { path, size, sha256 } = event.payload;
-        this.#changed.set(path, event.type === 'file:deleted' ? null : { path, mode: 0o644, size: size ?? 0, sha256, modTime: event.context.timestamp });
-        if (before.files) change.files = this.#files();
-      }
     }
     this.set(change);
+    this.files.receive(event);
+    this.#inspector.receive(event);
     this.pass(event);
-    if (changesState(event.type)) this.#ask();
-    if (this.#wantsFiles && (event.type === 'transcript:changed' || event.type.startsWith('query:'))) void this.#readFiles();
+  }
+}
+
+/**
+ * Inspector asks for the state of an open session when an event may have changed it, and again after
+ * pauses that double: the session's workflow learns of a turn's end and of requests after the stream
+ * has them. While no worker has the state it goes on asking.
+ */
+class Inspector {
+  #next: { pause: number; timer: ReturnType<typeof setTimeout> } | undefined;
+
+  constructor(readonly client: Client, readonly id: string, readonly state: () => LiveState, readonly set: Change, readonly ended: AbortSignal) {
+    ended.addEventListener('abort', () => clearTimeout(this.#next?.timer));
   }
 
-  /**
-   * #ask asks for the session's state a moment later, once for many events, and again after pauses that
-   * double: the session's workflow learns of a turn's end and of requests after the stream has them.
-   */
-  #ask(pause = settling): void {
-    if (this.#asking && pause >= this.#asking.pause) return;
-    clearTimeout(this.#asking?.timer);
-    const asking = { pause, timer: setTimeout(() => void this.#askNow(asking), pause) };
-    this.#asking = asking;
+  receive(event: SessionEvent): void {
+    if (!/^(block:|native$|log$|file:|transcript:)/.test(event.type)) this.ask();
   }
 
-  async #askNow(asking: Asking): Promise<void> {
+  /** ask asks after a pause, unless it does so sooner already. */
+  ask(pause = settling): void {
+    if (this.ended.aborted || (this.#next && this.#next.pause <= pause)) return;
+    clearTimeout(this.#next?.timer);
+    this.#next = { pause, timer: setTimeout(() => void this.#askNow(pause), pause) };
+  }
+
+  async #askNow(pause: number): Promise<void> {
+    this.#next = undefined;
+    let answered = true;
     try {
-      const inspection = await this.client.state(this.id, this.#ended.signal);
+      const inspection = await this.client.state(this.id, this.ended);
       if (!this.state().closed) this.set({ inspection });
     } catch {
-      // It is asked again, and a session that has ended says so in its room.
+      answered = false; // an end is told in the room
     }
-    if (this.#asking === asking) this.#asking = undefined;
-    if (asking.pause < settled && !this.state().closed && !this.#ended.signal.aborted) this.#ask(asking.pause * 2);
+    if (this.state().closed) return;
+    if (pause < settled || !answered) this.ask(Math.min(settled, pause * 2));
+  }
+}
+
+/** Files are a session's workspace as it was archived, with what the events have changed since. */
+class Files {
+  #wanted = false;
+  #reading = false;
+  /** #stale: it has to be read once more. */
+  #stale = false;
+  #failures = 0;
+  #retry: ReturnType<typeof setTimeout> | undefined;
+  #archived: WorkspaceFile[] | undefined;
+  /** #changed has the changed files by path, null for one that is gone. */
+  readonly #changed = new Map<string, WorkspaceFile | null>();
+
+  constructor(readonly client: Client, readonly id: string, readonly set: Change, readonly ended: AbortSignal) {
+    ended.addEventListener('abort', () => clearTimeout(this.#retry));
   }
 
-  wantFiles(): void {
-    if (this.#wantsFiles) return;
-    this.#wantsFiles = true;
-    if (!this.state().loading) void this.#readFiles();
+  /** want has them read from now on. */
+  want(): void {
+    if (this.#wanted) return;
+    this.#wanted = true;
+    void this.#read();
   }
 
-  async #readFiles(): Promise<void> {
-    try {
-      this.#archived = await this.client.files(this.id, this.#ended.signal);
-      this.set({ files: this.#files(), filesError: undefined });
-    } catch (error) {
-      if (this.#ended.signal.aborted) return;
-      // A session without an archive yet has no files.
-      const none = error instanceof GatewayError && error.code === 'not_found';
-      this.set(none ? { files: this.#files() } : { filesError: error as Error });
+  /** begin forgets the changes: the session was read anew. */
+  begin(): void {
+    this.#changed.clear();
+    void this.#read();
+  }
+
+  receive(event: SessionEvent): void {
+    switch (event.type) {
+      case 'file:created':
+      case 'file:modified': {
+        const { path, size = 0, sha256 } = event.payload;
+        this.#changed.set(path, { path, mode: 0o644, size, sha256, modTime: event.context.timestamp });
+        return this.#show();
+      }
+      case 'file:deleted':
+        this.#changed.set(event.payload.path, null);
+        return this.#show();
+      case 'transcript:changed': // the archive was written
+      case 'query:completed':
+      case 'query:failed':
+      case 'query:interrupted':
+        void this.#read();
     }
   }
 
-  /** #files is the workspace as it was archived, with what has changed since. */
-  #files(): WorkspaceFile[] {
+  /** #read reads the archive's, one time after the other. */
+  async #read(): Promise<void> {
+    this.#stale = true;
+    if (!this.#wanted || this.#reading) return;
+    this.#reading = true;
+    clearTimeout(this.#retry);
+    while (this.#stale && !this.ended.aborted) {
+      this.#stale = false;
+      try {
+        this.#archived = await this.client.files(this.id, this.ended);
+        this.#failures = 0;
+        this.set({ filesError: undefined });
+      } catch (error) {
+        if (this.ended.aborted) break;
+        this.#failed(error as Error);
+      }
+      this.#show();
+    }
+    this.#reading = false;
+  }
+
+  #failed(error: Error): void {
+    if (error instanceof GatewayError && (error.code === 'not_found' || error.code === 'not_begun')) {
+      this.#archived ??= []; // nothing is archived yet
+      return this.set({ filesError: undefined });
+    }
+    this.set({ filesError: error });
+    if (error instanceof GatewayError && inVain.has(error.code)) return;
+    this.#retry = setTimeout(() => void this.#read(), Math.min(longestRetry, firstRetry * 2 ** this.#failures++));
+  }
+
+  #show(): void {
+    if (!this.#archived) return;
+    const archived = new Map(this.#archived.map((f) => [f.path, f]));
     const kept = this.#archived.filter((f) => typeof f.path !== 'string' || !this.#changed.has(f.path));
-    const mode = new Map(this.#archived.map((f) => [f.path, f.mode]));
-    const changed = [...this.#changed.values()].flatMap((f) => (f ? [{ ...f, mode: mode.get(f.path) ?? f.mode }] : []));
-    return [...kept, ...changed].sort((a, b) => (name(a) < name(b) ? -1 : 1));
+    const changed = [...this.#changed.values()].flatMap((f) => (f ? [{ ...f, mode: archived.get(f.path)?.mode ?? f.mode }] : []));
+    this.set({ files: [...kept, ...changed].sort((a, b) => (name(a) < name(b) ? -1 : 1)) });
   }
 }
 
@@ -297,9 +368,4 @@ function name(f: WorkspaceFile): string {
 
 function without(requests: readonly PermissionRequested[], id: string): PermissionRequested[] {
   return requests.filter((r) => r.requestId !== id);
-}
-
-/** changesState reports whether the session's state may be another after an event of a type. */
-function changesState(type: SessionEvent['type']): boolean {
-  return !/^(block:|native$|log$|file:|transcript:)/.test(type);
 }

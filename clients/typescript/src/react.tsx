@@ -1,11 +1,12 @@
-import { createContext, createElement, useCallback, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore, type ReactElement, type ReactNode } from 'react';
+import { createContext, createElement, useContext, useEffect, useMemo, useRef, useSyncExternalStore, type ReactElement, type ReactNode } from 'react';
 
-import type { Client, ListOptions, WorkspaceFile } from './client.js';
+import type { Client, WorkspaceFile } from './client.js';
+import { SessionList, type SessionListOptions, type SessionListState } from './list.js';
 import type { LiveSession, LiveState, LogLine } from './live.js';
 import { conversation } from './reduce.js';
 import type {
   Block, Configure, Inspection, InterruptReply, InterruptRequest, Message, PermissionRequested, Receipt, RespondRequest,
-  SessionEvent, Subagent, Summary,
+  SessionEvent, Subagent,
 } from './types.js';
 
 const ClientContext = createContext<Client | undefined>(undefined);
@@ -73,7 +74,7 @@ export function useSession(id: string): SessionView {
     respond: (answer: RespondRequest) => client.respond(id, answer),
     configure: (change: Configure) => client.configure(id, change),
     close: () => client.close(id),
-    open: () => client.open(id).then(() => live.reload()),
+    open: () => client.open(id),
   }), [client, id, live]);
   return {
     id, loading, error, connected, closed, inspection, permissions,
@@ -124,70 +125,18 @@ export function useEvents(id: string, onEvent: (event: SessionEvent) => void): v
   }, [live]);
 }
 
-/** SessionList is a list of sessions that is kept up to date. */
-export interface SessionList {
-  sessions: readonly Summary[];
-  loading: boolean;
-  error: Error | undefined;
-  /** more reads a further page; undefined behind the last one. */
-  more: (() => void) | undefined;
+/** SessionListView is a list of sessions that is kept up to date. */
+export interface SessionListView extends SessionListState {
+  /** more reads a further page, if there is one. */
+  more(): void;
   reload(): void;
 }
 
-/** listPause bounds how often a list is read again, in milliseconds: the server lists a change a moment after it. */
-const listPause = 1000;
-
-/** SessionListOptions choose sessions. */
-export interface SessionListOptions extends Omit<ListOptions, 'page'> {
-  /** everyMs is how often the statuses and figures in the list are read again, in milliseconds, while the page is seen. Default: 5000; 0 is never. */
-  everyMs?: number;
-}
-
-/** useSessions returns the list of sessions, newest first: read again at once when one is created, renamed, closed or deleted. */
-export function useSessions(options: SessionListOptions = {}): SessionList {
+/** useSessions returns the list of sessions, newest first. */
+export function useSessions(options: SessionListOptions = {}): SessionListView {
   const client = useClient();
-  const [pages, setPages] = useState(1);
-  const [list, setList] = useState<{ sessions: readonly Summary[]; next?: string | undefined }>();
-  const [error, setError] = useState<Error>();
-  const [reading, setReading] = useState(0);
-  const reload = useCallback(() => setReading((n) => n + 1), []);
-  const { limit, query, children, everyMs = 5000 } = options;
-
-  useEffect(() => {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const end = client.onListChange(() => {
-      timer ??= setTimeout(() => { timer = undefined; reload(); }, listPause);
-    });
-    return () => { end(); clearTimeout(timer); };
-  }, [client, reload]);
-
-  useEffect(() => {
-    if (!everyMs) return;
-    const timer = setInterval(() => { if (document.visibilityState === 'visible') reload(); }, everyMs);
-    return () => clearInterval(timer);
-  }, [everyMs, reload]);
-
-  useEffect(() => {
-    const ended = new AbortController();
-    const read = async () => {
-      const sessions: Summary[] = [];
-      let page: string | undefined;
-      for (let n = 0; n < pages && (n === 0 || page); n++) {
-        const p = await client.list({ limit, query, children, page }, ended.signal);
-        sessions.push(...p.sessions);
-        page = p.next;
-      }
-      return { sessions, next: page };
-    };
-    read().then(
-      (all) => { if (!ended.signal.aborted) { setList(all); setError(undefined); } },
-      (e: Error) => { if (!ended.signal.aborted) setError(e); },
-    );
-    return () => ended.abort();
-  }, [client, limit, query, children, pages, reading]);
-
-  return {
-    sessions: list?.sessions ?? none, loading: !list && !error, error, reload,
-    more: list?.next ? () => setPages((n) => n + 1) : undefined,
-  };
+  const { limit, query, children, everyMs } = options;
+  const list = useMemo(() => new SessionList(client, { limit, query, children, everyMs }), [client, limit, query, children, everyMs]);
+  const state = useSyncExternalStore(list.watch, list.state, list.state);
+  return { ...state, more: list.more, reload: list.reload };
 }

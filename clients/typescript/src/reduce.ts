@@ -1,6 +1,6 @@
 // The reducer: what events mean for a conversation. It is package reducer's, rule for rule; its
 // documentation has the rules. A test compares both over the same events.
-import type { Block, BlockType, Context, Execution, SessionEvent, State, Subagent, SubagentCompleted, SubagentSpawned } from './types.js';
+import type { Block, BlockType, BlockUpsert, Context, Execution, SessionEvent, State, Subagent, SubagentCompleted, SubagentSpawned } from './types.js';
 
 /** empty is the conversation without events. */
 export const empty: State = { blocks: [], subagents: [] };
@@ -302,14 +302,14 @@ function hasText(t: BlockType): boolean {
   return t === 'user_message' || t === 'assistant_text' || t === 'thinking' || t === 'skill_load';
 }
 
-/** values are the fields of a block that null leaves alone as a missing one does. */
+/** anyJSON are the fields of a block in which null is a value. */
 const anyJSON = new Set<keyof Block>(['input', 'output']);
 
 /** normal returns what an event gives of a block: without the fields that it does not set. */
-function normal(given: Block): Block {
+function normal(given: BlockUpsert['block']): Block {
   const b: Partial<Block> = {};
   for (const key of Object.keys(given) as (keyof Block)[]) {
-    const value = given[key];
+    const value: unknown = given[key];
     if (value !== undefined && (value !== null || anyJSON.has(key))) Object.assign(b, { [key]: value });
   }
   for (const key of texts) if (b[key] === '') delete b[key];

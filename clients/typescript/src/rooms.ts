@@ -1,4 +1,5 @@
-import { GatewayError, type Problem } from './client.js';
+import { call } from './calls.js';
+import { GatewayError, type Problem } from './errors.js';
 import type { SessionEvent, StreamChange } from './types.js';
 
 /** Listener takes an event of a socket. Platforms have different types of those. */
@@ -20,11 +21,13 @@ export interface Room {
   onEvent(event: SessionEvent): void;
   /** onEnd is called when nothing more comes: the session was closed, or the error is why. */
   onEnd?(error?: GatewayError): void;
-  /** onConnected is called whenever the connection is made or lost. Events that are missed meanwhile come later. */
-  onConnected?(connected: boolean): void;
+  /** onConnected is called at once, and whenever the connection is made or lost; the error is why there can be none. Events that are missed meanwhile come later. */
+  onConnected?(connected: boolean, error?: Error): void;
 }
 
-interface Member extends Room {
+/** Member is somebody in a room, with the number of the last event that they have. */
+interface Member {
+  room: Room;
   after: number;
 }
 
@@ -60,6 +63,7 @@ export class Rooms {
   readonly #open: () => Socket;
   #socket: Socket | undefined;
   #connected = false;
+  #failure: Error | undefined;
   #retry: ReturnType<typeof setTimeout> | undefined;
   #failures = 0;
   readonly #rooms = new Map<string, Member[]>();
@@ -71,10 +75,9 @@ export class Rooms {
 
   /** join enters a session's room behind event number `after`, and returns what leaves it. */
   join(id: string, after: number, room: Room): () => void {
-    const member: Member = Object.assign(Object.create(room) as Room, { after });
-    const members = this.#rooms.get(id) ?? [];
-    this.#rooms.set(id, [...members, member]);
-    if (this.#connected) room.onConnected?.(true);
+    const member: Member = { room, after };
+    this.#rooms.set(id, [...(this.#rooms.get(id) ?? []), member]);
+    call(() => room.onConnected?.(this.#connected, this.#failure));
     this.#enter(id);
     return () => this.#leave(id, member);
   }
@@ -90,38 +93,15 @@ export class Rooms {
   }
 
   /** events is Client.events. */
-  async *events(id: string, after: number, signal?: AbortSignal): AsyncGenerator<SessionEvent, void, undefined> {
-    let waiting: SessionEvent[] = [];
-    let end: { error?: unknown } | undefined;
-    let wake = () => {};
-    let leave: (() => void) | undefined;
-    const enter = () => this.join(id, after, {
-      onEvent: (event) => {
-        waiting.push(event);
-        if (waiting.length >= mostWaiting) { leave?.(); leave = undefined; }
-        wake();
-      },
-      onEnd: (error) => { end = { error }; wake(); },
-    });
-    const aborted = () => { end = { error: signal!.reason }; waiting = []; wake(); };
-    signal?.throwIfAborted();
-    signal?.addEventListener('abort', aborted);
-    leave = enter();
-    try {
-      for (;;) {
-        for (let event = waiting.shift(); event; event = waiting.shift()) {
-          after = event.context.seq ?? after;
-          yield event;
-        }
-        if (end?.error) throw end.error;
-        if (end) return;
-        leave ??= enter();
-        await new Promise<void>((resolve) => { wake = resolve; if (waiting.length || end) resolve(); });
-      }
-    } finally {
-      signal?.removeEventListener('abort', aborted);
-      leave?.();
-    }
+  events(id: string, after: number, signal?: AbortSignal): AsyncGenerator<SessionEvent, void, undefined> {
+    const reader = new Reader(this, id, after);
+    const events = reader.read(signal);
+    const end = events.return.bind(events);
+    events.return = (value) => {
+      reader.end(); // it may be waiting for an event, and would return behind that
+      return end(value);
+    };
+    return events;
   }
 
   /** #enter joins a room behind the earliest event that one of its members lacks. */
@@ -146,68 +126,139 @@ export class Rooms {
   /** #exit leaves a room, and disconnects behind the last one. */
   #exit(id: string): void {
     if (this.#connected) this.#socket!.send(JSON.stringify({ leave: id }));
+    this.#disconnectIfEmpty();
+  }
+
+  #disconnectIfEmpty(): void {
     if (this.#rooms.size || this.#lists.size) return;
     clearTimeout(this.#retry);
     this.#retry = undefined;
+    this.#failures = 0;
+    this.#failure = undefined;
     const socket = this.#socket;
     this.#socket = undefined;
-    this.#setConnected(false);
+    this.#connected = false;
     socket?.close();
   }
 
   #connect(): void {
     this.#retry = undefined;
-    const socket = this.#open();
+    let socket: Socket;
+    try {
+      socket = this.#open();
+    } catch (error) {
+      return this.#disconnected(error as Error);
+    }
     this.#socket = socket;
     socket.onopen = () => {
       if (this.#socket !== socket) return socket.close();
-      const again = this.#failures > 0;
       this.#failures = 0;
       this.#setConnected(true);
       for (const id of this.#rooms.keys()) this.#enter(id);
-      if (!this.#lists.size) return;
-      this.#enter(allLists);
-      if (again) for (const changed of this.#lists) changed({ kind: 'missed' });
+      if (this.#lists.size) this.#enter(allLists); // with what may have been missed
     };
     socket.onmessage = (e: { data: unknown }) => {
       if (this.#socket === socket) this.#receive(JSON.parse(String(e.data)) as Sent);
     };
     socket.onerror = () => {}; // it is closed then
     socket.onclose = () => {
-      if (this.#socket !== socket) return;
-      this.#socket = undefined;
-      this.#setConnected(false);
-      const most = Math.min(longestPause, firstPause * 2 ** this.#failures++);
-      this.#retry = setTimeout(() => this.#connect(), most * (0.5 + Math.random() / 2));
+      if (this.#socket === socket) this.#disconnected();
     };
   }
 
-  #setConnected(connected: boolean): void {
-    if (this.#connected === connected) return;
+  #disconnected(failure?: Error): void {
+    this.#socket = undefined;
+    const most = Math.min(longestPause, firstPause * 2 ** this.#failures++);
+    this.#retry = setTimeout(() => this.#connect(), most * (0.5 + Math.random() / 2));
+    this.#setConnected(false, failure);
+  }
+
+  #setConnected(connected: boolean, failure?: Error): void {
+    if (this.#connected === connected && this.#failure === failure) return;
     this.#connected = connected;
-    for (const members of this.#rooms.values()) for (const m of members) m.onConnected?.(connected);
+    this.#failure = failure;
+    for (const members of [...this.#rooms.values()]) for (const m of members) call(() => m.room.onConnected?.(connected, failure));
   }
 
   #receive(sent: Sent): void {
-    const room = sent.room ?? '';
-    if (room === allLists) {
-      if (sent.event?.type === 'sessions:changed') for (const changed of this.#lists) changed(sent.event.payload);
-      return;
-    }
-    const members = this.#rooms.get(room) ?? [];
+    const id = sent.room ?? '';
+    if (id === allLists) return this.#receiveChange(sent);
+    const members = this.#rooms.get(id) ?? [];
     if (sent.event && sent.event.type !== 'sessions:changed') {
-      const seq = sent.event.context.seq ?? 0;
+      const { event } = sent;
       for (const m of members) {
-        if (seq <= m.after) continue; // another member joined further back
-        m.after = seq;
-        m.onEvent(sent.event);
+        // Numbers are dense. Others are on their way from before somebody joined further back.
+        if (event.context.seq !== m.after + 1) continue;
+        m.after++;
+        call(() => m.room.onEvent(event));
       }
       return;
     }
-    this.#rooms.delete(room);
-    const p = sent.error;
-    const error = p && new GatewayError(p.message, 0, p.code, p.field, p.reason, p.want);
-    for (const m of members) m.onEnd?.(error);
-    if (!this.#rooms.size && !this.#lists.size) this.#exit(room);
+    this.#rooms.delete(id);
+    const error = sent.error && GatewayError.of(sent.error);
+    for (const m of members) call(() => m.room.onEnd?.(error));
+    this.#disconnectIfEmpty();
+  }
+
+  #receiveChange(sent: Sent): void {
+    if (sent.event?.type === 'sessions:changed') {
+      const change = sent.event.payload;
+      for (const changed of [...this.#lists]) call(() => changed(change));
+    } else {
+      setTimeout(() => { if (this.#lists.size) this.#enter(allLists); }, longestPause); // it has ended in an error
+    }
+  }
+}
+
+/** Reader is one reading of a room as a sequence. */
+class Reader {
+  #waiting: SessionEvent[] = [];
+  #ended: { error?: unknown } | undefined;
+  #wake = () => {};
+  #leave: (() => void) | undefined;
+
+  constructor(readonly rooms: Rooms, readonly id: string, public after: number) {}
+
+  end(error?: unknown): void {
+    this.#ended ??= { error };
+    this.#wake();
+  }
+
+  async *read(signal?: AbortSignal): AsyncGenerator<SessionEvent, void, undefined> {
+    const aborted = () => { this.#waiting = []; this.end(signal!.reason); };
+    try {
+      signal?.throwIfAborted();
+      signal?.addEventListener('abort', aborted);
+      this.#enter();
+      for (;;) {
+        for (let event = this.#waiting.shift(); event; event = this.#waiting.shift()) {
+          this.after = event.context.seq!;
+          yield event;
+        }
+        if (this.#ended?.error) throw this.#ended.error;
+        if (this.#ended) return;
+        if (!this.#leave) this.#enter();
+        await new Promise<void>((resolve) => { this.#wake = resolve; if (this.#waiting.length || this.#ended) resolve(); });
+      }
+    } finally {
+      signal?.removeEventListener('abort', aborted);
+      this.#leave?.();
+    }
+  }
+
+  /** #enter joins behind the last event that was read. A room whose events are not read is left. */
+  #enter(): void {
+    let full = false;
+    this.#leave = this.rooms.join(this.id, this.after, {
+      onEvent: (event) => {
+        if (full) return;
+        this.#waiting.push(event);
+        full = this.#waiting.length >= mostWaiting;
+        if (full) { this.#leave?.(); this.#leave = undefined; }
+        this.#wake();
+      },
+      onEnd: (error) => this.end(error),
+      onConnected: (_, error) => { if (error) this.end(error); },
+    });
   }
 }

@@ -1,6 +1,6 @@
 // Written by "go generate ./gateway" from the Go types.
 
-/** SessionEvent is one thing that happened in a session; its type determines the payload. A newer Sojourn may have types that are not here: have a default case. */
+/** SessionEvent is one thing that happened in a session; its type determines the payload. A newer Sojourn may send types that are not here: a switch needs a default case. */
 export type SessionEvent =
   | { type: "block:upsert"; payload: BlockUpsert; context: Context }
   | { type: "block:delta"; payload: BlockDelta; context: Context }
@@ -38,7 +38,7 @@ export type SessionEvent =
 
 /** BlockUpsert creates the block or merges the fields given into it. */
 export interface BlockUpsert {
-  block: Block;
+  block: Omit<Block, "type"> & { type: BlockType | "" };
 }
 
 /** Block is one block, whole or partial. In an upsert a field that is nil (or "", for ID, Type, Status and the names) is "not given" and leaves the existing block's field alone; in a conversation state every field that the block's type has is filled (content "", input {}, output null, isError false). ID and Type are always required. */
@@ -314,6 +314,8 @@ export interface Native {
   kind?: string;
   raw?: unknown;
   line?: string;
+  /** LineBytes is the line in base64, where that is not UTF-8. */
+  lineBytes?: string;
 }
 
 /** Context locates an event. It is enriched on the way to the subscriber; the payload never changes. */
