@@ -79,7 +79,7 @@ check: ## formatting, vet, staticcheck, workflowcheck, tidiness, generated files
 ONLY ?=
 
 .PHONY: mutants
-mutants: build agents ## turn each row's test red by a change of the product: ONLY=R41,R42
+mutants: build agents browser clients ## turn each row's test red by a change of the product: ONLY=R41,R42
 	@$(GO) run ./test/mutants/cmd/mutants --only '$(ONLY)'
 
 .PHONY: bench
