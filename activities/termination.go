@@ -197,7 +197,7 @@ func closingEvents(in contract.RecordTerminationInput, p *replayed) []event.Even
 	}
 	events = append(events, fromServer(event.BlockUpsert{Block: event.Block{
 		ID: terminatedBlock(in.Run), Type: event.BlockSystem, Status: event.StatusComplete,
-		Source: event.SourceServer, Subtype: "terminated", Message: event.Text(text),
+		Source: event.SourceServer, Subtype: "terminated", Message: new(text),
 	}}))
 	return append(events, fromServer(runtime(false)), fromServer(event.SessionClosed{Reason: string(in.Termination)}))
 }

@@ -27,7 +27,7 @@ func TestWhatIsStoredIsArchivedThoughTheStreamIsDeleted(t *testing.T) {
 			require.NoError(t, a.out.Add(ctx, events, stream.Position{}))
 			require.NoError(t, a.out.Flush(ctx))
 		}
-		native := event.Event{Payload: event.BlockUpsert{Block: event.Block{ID: "native", Type: event.BlockAssistantText, Status: event.StatusComplete, Content: event.Text("said")}}}
+		native := event.Event{Payload: event.BlockUpsert{Block: event.Block{ID: "native", Type: event.BlockAssistantText, Status: event.StatusComplete, Content: new("said")}}}
 		native.Context.Source, native.Context.ConversationID = event.SourceRunner, event.Main
 		say(native)
 		_, err = a.read(ctx, nil)

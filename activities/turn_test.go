@@ -260,7 +260,7 @@ func TestControlTwice(t *testing.T) {
 		return ok && p.Block.Type == event.BlockToolResult
 	})
 	note := fromServer(event.BlockUpsert{Block: event.Block{
-		ID: "note", Type: event.BlockSystem, Status: event.StatusComplete, Source: event.SourceServer, Message: event.Text("noted"),
+		ID: "note", Type: event.BlockSystem, Status: event.StatusComplete, Source: event.SourceServer, Message: new("noted"),
 	}})
 	for range 2 {
 		require.True(t, b.control(contract.ControlInput{ExecutionID: "x1", ID: "k1", Events: []event.Event{note}}).Handed)

@@ -19,14 +19,14 @@ import (
 
 func notice(id string) event.Event {
 	return event.Event{
-		Payload: event.BlockUpsert{Block: event.Block{ID: id, Type: event.BlockSystem, Status: event.StatusComplete, Source: event.SourceServer, Message: event.Text("notice " + id)}},
+		Payload: event.BlockUpsert{Block: event.Block{ID: id, Type: event.BlockSystem, Status: event.StatusComplete, Source: event.SourceServer, Message: new("notice " + id)}},
 		Context: event.Context{Source: event.SourceServer},
 	}
 }
 
 func text(conversation, id string) event.Event {
 	return event.Event{
-		Payload: event.BlockUpsert{Block: event.Block{ID: id, Type: event.BlockAssistantText, Status: event.StatusComplete, Content: event.Text("text " + id)}},
+		Payload: event.BlockUpsert{Block: event.Block{ID: id, Type: event.BlockAssistantText, Status: event.StatusComplete, Content: new("text " + id)}},
 		Context: event.Context{ConversationID: conversation, Source: event.SourceRunner},
 	}
 }
@@ -98,7 +98,7 @@ func TestMergeLostAnchor(t *testing.T) {
 func TestMergeLostBlocks(t *testing.T) {
 	t.Parallel()
 	gone := func(conversation, id, words string) event.Event {
-		b := event.Block{ID: id, Type: event.BlockAssistantText, Status: event.StatusError, Source: event.SourceServer, Content: event.Text(words)}
+		b := event.Block{ID: id, Type: event.BlockAssistantText, Status: event.StatusError, Source: event.SourceServer, Content: new(words)}
 		b.Metadata = map[string]json.RawMessage{"lost": json.RawMessage("true")}
 		return event.Event{Payload: event.BlockUpsert{Block: b}, Context: event.Context{ConversationID: conversation, Source: event.SourceServer}}
 	}
@@ -334,7 +334,7 @@ func TestMergePlacesOfTheAgentsBlocks(t *testing.T) {
 	t.Parallel()
 	idle := event.Event{Payload: event.SessionIdle{}}
 	change := func(id, content string) event.Event {
-		return event.Event{Payload: event.BlockUpsert{Block: event.Block{ID: id, Content: event.Text(content)}}}
+		return event.Event{Payload: event.BlockUpsert{Block: event.Block{ID: id, Content: new(content)}}}
 	}
 	for _, c := range []struct {
 		name   string

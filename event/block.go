@@ -124,9 +124,6 @@ type Part struct {
 // parent's conversation.
 func SubagentBlockID(toolUseID string) string { return "subagent-block-" + toolUseID }
 
-// Text returns a pointer to s, for the optional fields of a block.
-func Text(s string) *string { return &s }
-
 // SystemBlock returns a notice by Sojourn itself.
 func SystemBlock(id, subtype, message string) BlockUpsert {
 	return BlockUpsert{Block: Block{ID: id, Type: BlockSystem, Status: StatusComplete, Source: SourceServer, Subtype: subtype, Message: &message}}

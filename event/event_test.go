@@ -14,7 +14,7 @@ import (
 func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 func sample() map[Type]Payload {
-	text, n, yes, cost := Text("text <&>"), new(int64(7)), new(true), new(0.25)
+	text, n, yes, cost := new("text <&>"), new(int64(7)), new(true), new(0.25)
 	env := Environment{SandboxID: "sb", Host: "h", Provider: "local", Status: "ready", RestartCount: 1,
 		LastHealthCheck: at(5), Reason: "idle", Message: "m"}
 	fault := ErrorInfo{Message: "m", Code: "c", Field: "f", Data: json.RawMessage(`{"a":1}`)}

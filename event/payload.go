@@ -186,6 +186,8 @@ type Query struct {
 	Error      *ErrorInfo   `json:"error,omitempty"`
 	Reason     string       `json:"reason,omitempty"`
 	Result     *QueryResult `json:"result,omitempty"`
+	// Queued: it ended in the queue, before it began. Another one may run.
+	Queued bool `json:"queued,omitempty"`
 }
 
 // QueryResult is the result of an execution.

@@ -43,7 +43,7 @@ func TestR59Envelope(t *testing.T) {
 
 func TestR60UpsertCarriesOnlyWhatIsGiven(t *testing.T) {
 	t.Parallel()
-	data, err := json.Marshal(whole(BlockUpsert{Block: Block{ID: "b", Type: BlockAssistantText, Content: Text("")}}).Payload)
+	data, err := json.Marshal(whole(BlockUpsert{Block: Block{ID: "b", Type: BlockAssistantText, Content: new("")}}).Payload)
 	require.NoError(t, err)
 	require.Equal(t, `{"block":{"id":"b","type":"assistant_text","content":""}}`, string(data))
 }

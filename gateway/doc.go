@@ -9,7 +9,7 @@
 //	POST   /sessions                            create: session.Options and id; 201
 //	GET    /sessions                            a page: limit, page, query, children
 //	POST   /sessions/merge                      {ids, id}; 201
-//	GET    /sessions/{id}                       the conversation, to event lastSeq, whether it is open, and its state then
+//	GET    /sessions/{id}                       the conversation, to event lastSeq, whether it is open, and its state if a worker has it
 //	GET    /sessions/{id}/state                 the state alone
 //	DELETE /sessions/{id}                       close it, and delete all that is stored of it; 204
 //	POST   /sessions/{id}/messages              session.Message; 202 and the receipt, with ?wait=true 200 and the result
@@ -33,9 +33,9 @@
 // # Rooms
 //
 // A client sends {"join": ID, "after": N, "names": "v2"}, and gets each event behind number N as
-// {"room": ID, "event": {type, payload, context}}, until {"leave": ID}, or {"room": ID, "left": true}
-// when the session is closed. The room "*" has the changes of lists, as sessions:changed. What can't be
-// done is {"room": ID, "error": …}, and nothing more comes of that room. A client that does not read is
+// {"room": ID, "event": {type, payload, context}}, until {"leave": ID}, or {"room": ID, "left": true,
+// "after": N} when the session is closed. The room "*" has the changes of lists, as sessions:changed. What can't be
+// done is {"room": ID, "error": …, "after": N}, and nothing more comes of that room. A client that does not read is
 // disconnected, and joins again with the last number that it has seen: nothing is lost. Under older
 // names several events may have one number: such a client joins with the number before its last, and
 // drops what it has.

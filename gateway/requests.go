@@ -142,9 +142,8 @@ func (g *gateway) show(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var i *session.Inspection
-	var away error
 	if open {
-		i, away = inspect(r.Context(), h)
+		i = inspect(r.Context(), h)
 	}
 	conv, err := g.Sessions.Show(r.Context(), h.ID(), session.FromAuto)
 	if err != nil {
@@ -153,25 +152,19 @@ func (g *gateway) show(w http.ResponseWriter, r *http.Request) error {
 	if i != nil {
 		conv.LastSeq = max(conv.LastSeq, i.LastSeq) // the stream of an old session may have no event left
 	}
-	if away != nil {
-		conv.Faults = append(conv.Faults, away.Error())
-	}
 	answer(w, http.StatusOK, shown{conv, open, i})
 	return nil
 }
 
-// inspect returns the state of an open session, nil for one that was closed meanwhile.
-func inspect(ctx context.Context, h *session.Handle) (*session.Inspection, error) {
+// inspect returns the state of an open session, nil if it was closed meanwhile, or no worker has it.
+func inspect(ctx context.Context, h *session.Handle) *session.Inspection {
 	ctx, cancel := context.WithTimeout(ctx, stateTime)
 	defer cancel()
 	i, err := h.Inspect(ctx)
-	if errors.Is(err, session.ErrClosed) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	return &i, nil
+	return &i
 }
 
 // state answers with the state of an open session, without its conversation.

@@ -51,6 +51,8 @@ type message struct {
 	// Left: nothing more comes of the room.
 	Left  bool     `json:"left,omitempty"`
 	Error *problem `json:"error,omitempty"`
+	// After is that of the join that has ended with Left or Error: another one may be on its way.
+	After uint64 `json:"after,omitempty"`
 }
 
 // visitor is one client with its rooms.
@@ -129,15 +131,15 @@ func (v *visitor) listen(ctx context.Context) {
 			err = v.join(ctx, c)
 		}
 		if err != nil {
-			v.report(c.Join, err)
+			v.report(c, err)
 		}
 	}
 }
 
 // report sends what could not be done.
-func (v *visitor) report(room string, err error) {
+func (v *visitor) report(c command, err error) {
 	_, p := problemOf(err)
-	_ = v.send(message{Room: room, Error: &p}) // reading ends too
+	_ = v.send(message{Room: c.Join, Error: &p, After: c.After}) // reading ends too
 }
 
 func (v *visitor) send(m message) error {
@@ -204,9 +206,9 @@ func (v *visitor) stay(ctx context.Context, c command, names *older.Translator) 
 	switch {
 	case ctx.Err() != nil: // it was left
 	case err != nil:
-		v.report(c.Join, err)
+		v.report(c, err)
 	default:
-		_ = v.send(message{Room: c.Join, Left: true}) // reading ends too
+		_ = v.send(message{Room: c.Join, Left: true, After: c.After}) // reading ends too
 	}
 }
 

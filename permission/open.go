@@ -20,10 +20,22 @@ func StillOpen(open []event.Event, ev event.Event) []event.Event {
 		return slices.DeleteFunc(open, func(ask event.Event) bool {
 			return ask.Context.SessionID == of && ask.Payload.(event.PermissionRequested).RequestID == p.RequestID
 		})
-	case event.QueryCompleted, event.QueryFailed, event.QueryInterrupted:
-		return slices.DeleteFunc(open, func(ask event.Event) bool { return ask.Context.SessionID == of })
+	case event.QueryCompleted:
+		return ended(open, of, p.Query)
+	case event.QueryFailed:
+		return ended(open, of, p.Query)
+	case event.QueryInterrupted:
+		return ended(open, of, p.Query)
 	}
 	return open
+}
+
+// ended removes a session's requests, unless it is an execution that ended in the queue.
+func ended(open []event.Event, session string, q event.Query) []event.Event {
+	if q.Queued {
+		return open
+	}
+	return slices.DeleteFunc(open, func(ask event.Event) bool { return ask.Context.SessionID == session })
 }
 
 // Withdrawn returns the events that end open requests, except those to keep, by id: the

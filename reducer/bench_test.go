@@ -38,7 +38,7 @@ func reportRate(b *testing.B) {
 const blockLength = 4096
 
 func finish(i int) event.Event {
-	return in("main", upsertOf(event.Block{ID: blockName(i), Type: event.BlockAssistantText, Content: event.Text("whole")}))
+	return in("main", upsertOf(event.Block{ID: blockName(i), Type: event.BlockAssistantText, Content: new("whole")}))
 }
 
 func BenchmarkBuilderDeltaLastBlock(b *testing.B) {

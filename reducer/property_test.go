@@ -53,7 +53,7 @@ func TestI1TotalOnWhatIsNotEvenJSON(t *testing.T) {
 		}}},
 		{Context: ctx, Payload: event.BlockUpsert{Block: event.Block{ID: "b", Output: json.RawMessage{}}}},
 		{Payload: event.SubagentSpawned{ToolUseID: "main", Prompt: "\xff"}},
-		{Payload: event.BlockUpsert{Block: event.Block{ID: "c", Type: "assistant_text", Content: event.Text("\xff")}}},
+		{Payload: event.BlockUpsert{Block: event.Block{ID: "c", Type: "assistant_text", Content: new("\xff")}}},
 	}
 	s := reduceAll(State{}, events)
 	require.Equal(t, encode(t, s), encode(t, buildAll(events)))
@@ -241,7 +241,7 @@ func TestFoldsAgreeOnForeignStates(t *testing.T) {
 	t.Parallel()
 	twice := State{
 		Blocks: []event.Block{
-			{ID: "b1", Type: event.BlockAssistantText, Status: event.StatusPending, Content: event.Text("kept")},
+			{ID: "b1", Type: event.BlockAssistantText, Status: event.StatusPending, Content: new("kept")},
 			{ID: "b1", Type: event.BlockAssistantText, Status: event.StatusPending},
 			{ID: "b2", Type: event.BlockToolUse},
 		},

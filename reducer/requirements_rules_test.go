@@ -12,7 +12,7 @@ import (
 
 func TestR60BlockUpsert(t *testing.T) {
 	t.Parallel()
-	created := upsertOf(event.Block{ID: "b", Type: event.BlockAssistantText, Content: event.Text("one"), Model: "opus"})
+	created := upsertOf(event.Block{ID: "b", Type: event.BlockAssistantText, Content: new("one"), Model: "opus"})
 	b := only(t, fold(t, created, upsertOf(event.Block{ID: "b", Type: event.BlockAssistantText, Status: event.StatusComplete})))
 	require.Equal(t, "one opus complete", *b.Content+" "+b.Model+" "+string(b.Status), "known: merged")
 	require.Empty(t, fold(t, upsertOf(event.Block{Type: event.BlockSystem})).Blocks, "id required")
@@ -35,7 +35,7 @@ func TestR63SubagentSpawned(t *testing.T) {
 func TestR64SubagentCompleted(t *testing.T) {
 	t.Parallel()
 	s := fold(t, event.SubagentSpawned{ToolUseID: "t1"},
-		event.SubagentCompleted{ToolUseID: "t1", AgentID: "a1", Status: event.SubagentCompletedOK, Output: event.Text("o"), DurationMS: new(int64(3))})
+		event.SubagentCompleted{ToolUseID: "t1", AgentID: "a1", Status: event.SubagentCompletedOK, Output: new("o"), DurationMS: new(int64(3))})
 	sub := s.Subagents[0]
 	require.Equal(t, "a1 success o", sub.AgentID+" "+string(sub.Status)+" "+*sub.Output)
 	require.Equal(t, int64(3), *sub.DurationMS)
@@ -157,7 +157,7 @@ func TestR82IdleRules(t *testing.T) {
 	s := requireAgreement(t, []event.Event{
 		in("main", textBlock("empty")), in("main", upsertOf(event.Block{ID: "idea", Type: event.BlockThinking})),
 		in("main", textBlock("said")), in("main", event.BlockDelta{BlockID: "said", Delta: "x"}),
-		in("main", upsertOf(event.Block{ID: "torn", Type: event.BlockAssistantText, Status: event.StatusError, Content: event.Text("y")})),
+		in("main", upsertOf(event.Block{ID: "torn", Type: event.BlockAssistantText, Status: event.StatusError, Content: new("y")})),
 		in("t1", textBlock("empty")), in("main", event.SessionIdle{}),
 	})
 	require.Len(t, s.Blocks, 2)

@@ -45,7 +45,7 @@ func parse[T any](t *testing.T, text string) T {
 func TestR48BlocksAreAtomic(t *testing.T) {
 	t.Parallel()
 	s := fold(t,
-		upsertOf(event.Block{ID: "text", Type: event.BlockAssistantText, Status: event.StatusComplete, Content: event.Text("I'll look")}),
+		upsertOf(event.Block{ID: "text", Type: event.BlockAssistantText, Status: event.StatusComplete, Content: new("I'll look")}),
 		upsertOf(event.Block{ID: "tool", Type: event.BlockToolUse, Execution: event.ExecutionRunning}))
 	require.Equal(t, event.StatusComplete, s.Blocks[0].Status, "the text is final while its turn continues")
 	require.Equal(t, event.StatusPending, s.Blocks[1].Status)
@@ -55,7 +55,7 @@ func TestR48BlocksAreAtomic(t *testing.T) {
 
 func TestR49UserMessage(t *testing.T) {
 	t.Parallel()
-	b := only(t, fold(t, upsertOf(event.Block{ID: "u", Type: event.BlockUserMessage, Content: event.Text("hi")})))
+	b := only(t, fold(t, upsertOf(event.Block{ID: "u", Type: event.BlockUserMessage, Content: new("hi")})))
 	require.Equal(t, "hi", *b.Content)
 	parts := []event.Part{{Type: "text", Text: "see"}, {Type: "image", MediaType: "image/png", Data: "AA=="}, {Type: "image", URL: "https://example.com/a.png"}}
 	b = only(t, fold(t, upsertOf(event.Block{ID: "u", Type: event.BlockUserMessage, Parts: parts})))
@@ -99,7 +99,7 @@ func TestR53Thinking(t *testing.T) {
 	t.Parallel()
 	b := only(t, fold(t,
 		upsertOf(event.Block{ID: "a", Type: event.BlockThinking}), event.BlockDelta{BlockID: "a", Delta: "hm"},
-		upsertOf(event.Block{ID: "a", Summary: event.Text("Weighing")})))
+		upsertOf(event.Block{ID: "a", Summary: new("Weighing")})))
 	require.Equal(t, "hm", *b.Content)
 	require.Equal(t, "Weighing", *b.Summary)
 }
@@ -107,7 +107,7 @@ func TestR53Thinking(t *testing.T) {
 func TestR54System(t *testing.T) {
 	t.Parallel()
 	for _, subtype := range strings.Fields("session_start session_end error status hook_response auth_status log") {
-		b := only(t, fold(t, upsertOf(event.Block{ID: "s", Type: event.BlockSystem, Subtype: subtype, Message: event.Text("m")})))
+		b := only(t, fold(t, upsertOf(event.Block{ID: "s", Type: event.BlockSystem, Subtype: subtype, Message: new("m")})))
 		require.Equal(t, subtype, b.Subtype)
 		require.Equal(t, "m", *b.Message)
 	}
@@ -117,7 +117,7 @@ func TestR55SubagentReferenceBlock(t *testing.T) {
 	t.Parallel()
 	s := fold(t,
 		event.SubagentSpawned{ToolUseID: "t1", AgentID: "7f", Prompt: "Review", SubagentType: "reviewer"},
-		event.SubagentCompleted{ToolUseID: "t1", Status: event.SubagentCompletedOK, Output: event.Text("fine"), DurationMS: new(int64(9))})
+		event.SubagentCompleted{ToolUseID: "t1", Status: event.SubagentCompletedOK, Output: new("fine"), DurationMS: new(int64(9))})
 	b := only(t, s)
 	require.Equal(t, event.BlockSubagent, b.Type)
 	require.Equal(t, "agent-7f reviewer \"Review\" success \"fine\"",
@@ -129,8 +129,8 @@ func TestR55SubagentReferenceBlock(t *testing.T) {
 func TestR56ErrorAndSkillLoad(t *testing.T) {
 	t.Parallel()
 	s := fold(t,
-		upsertOf(event.Block{ID: "e", Type: event.BlockError, Message: event.Text("Overloaded"), Code: "529"}),
-		upsertOf(event.Block{ID: "k", Type: event.BlockSkillLoad, SkillName: "pdf", Content: event.Text("# PDF")}))
+		upsertOf(event.Block{ID: "e", Type: event.BlockError, Message: new("Overloaded"), Code: "529"}),
+		upsertOf(event.Block{ID: "k", Type: event.BlockSkillLoad, SkillName: "pdf", Content: new("# PDF")}))
 	require.Equal(t, "529", s.Blocks[0].Code)
 	require.Equal(t, "Overloaded", *s.Blocks[0].Message)
 	require.Equal(t, "pdf", s.Blocks[1].SkillName)

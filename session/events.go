@@ -272,8 +272,13 @@ func (r Result) FailureBlock() event.Payload {
 
 // Ends returns the event for an execution that ended without an answer; ResultOf
 // reads it back.
-func (r Result) Ends() event.Payload {
-	q := event.Query{ExecutionID: r.ExecutionID, MessageIDs: []string{r.MessageID}, Error: r.Error, Reason: r.Reason}
+func (r Result) Ends() event.Payload { return r.ends(false) }
+
+// EndsQueued is Ends for an execution that had not begun.
+func (r Result) EndsQueued() event.Payload { return r.ends(true) }
+
+func (r Result) ends(queued bool) event.Payload {
+	q := event.Query{ExecutionID: r.ExecutionID, MessageIDs: []string{r.MessageID}, Error: r.Error, Reason: r.Reason, Queued: queued}
 	if r.Outcome == Failed {
 		return event.QueryFailed{Query: q}
 	}

@@ -119,13 +119,28 @@ func (c *Client) showOpen(ctx context.Context, conv *Conversation, from From, mi
 		conv.Faults = append(conv.Faults, fmt.Sprintf("events 1 to %d are past the stream's retention, and the archive does not answer: %v", gap.Have-1, missing))
 		return true, c.showStream(ctx, conv, gap.Have-1)
 	}
-	if tail, err := c.o.Stream.Tail(ctx, conv.SessionID); err == nil {
-		conv.LastSeq = tail.LastSeq // the archive, which is read next, has what came before
-	}
-	if conv.Asks, err = c.Requests(ctx, conv.SessionID); err != nil && !errors.Is(err, stream.ErrPurged) {
+	if err := c.showRest(ctx, conv); err != nil && !errors.Is(err, stream.ErrPurged) {
 		conv.Faults = append(conv.Faults, err.Error())
 	}
 	return false, nil
+}
+
+// showRest reads what is left of a stream whose beginning is in the archive: the open requests, and
+// the number of the event up to which the archive has all.
+func (c *Client) showRest(ctx context.Context, conv *Conversation) error {
+	for ev, err := range c.left(ctx, conv.SessionID, 0, false) {
+		if err != nil {
+			return fmt.Errorf("rest of session %s: %w", conv.SessionID, err)
+		}
+		conv.Asks = OpenRequests(conv.Asks, ev)
+		switch _, archived := ev.Payload.(event.TranscriptChanged); {
+		case archived:
+			conv.LastSeq = ev.Context.Seq
+		case conv.LastSeq == 0:
+			conv.LastSeq = ev.Context.Seq - 1
+		}
+	}
+	return nil
 }
 
 // record reads what the archive has of a session. It waits for the archive only if nothing

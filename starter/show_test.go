@@ -27,7 +27,7 @@ func TestR62TailNames(t *testing.T) {
 		event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText, Status: event.StatusPending}},
 		event.BlockDelta{BlockID: "b", Delta: "hi"},
 		event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText, Model: "m"}},
-		event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText, Status: event.StatusComplete, Content: event.Text("hi")}},
+		event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText, Status: event.StatusComplete, Content: new("hi")}},
 		event.MetadataUpdate{Model: "m"},
 	}
 	for names, want := range map[string][]string{

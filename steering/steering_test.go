@@ -18,7 +18,7 @@ func handed() steering.Messages {
 func ref(id string) event.MessageRef { return event.MessageRef{MessageID: id} }
 
 func user(id string) event.Block {
-	return event.Block{ID: id, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: event.Text("more")}
+	return event.Block{ID: id, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: new("more")}
 }
 
 // An agent takes a message under any of its ids, and its event gets Sojourn's id.

@@ -368,7 +368,7 @@ func (w *world) record(at int) Record {
 	switch s := w.spool[at]; s.kind {
 	case "text":
 		r.Events = main(event.BlockUpsert{Block: event.Block{
-			ID: fmt.Sprint("t", s.n), Type: event.BlockAssistantText, Status: event.StatusComplete, Content: event.Text("text"),
+			ID: fmt.Sprint("t", s.n), Type: event.BlockAssistantText, Status: event.StatusComplete, Content: new("text"),
 		}})
 	case "folded":
 		r.Events = main(event.MessageFolded{MessageRef: event.MessageRef{MessageID: fmt.Sprint("s", s.n)}})

@@ -91,7 +91,7 @@ func (r *run) endWaiting(waited session.Queue, end session.Result) {
 	for _, q := range waited {
 		end.ExecutionID, end.MessageID = q.ExecutionID, q.Message.ID
 		r.st.KeepResult(end)
-		events = append(events, end.Ends())
+		events = append(events, end.EndsQueued())
 		texts = append(texts, fmt.Sprintf("%s (%s)", titleOf(q.Message.Text), q.Message.ID))
 	}
 	// Named after the first message: more may follow.

@@ -57,7 +57,7 @@ func TestNotifierSendsAgainWhatFailed(t *testing.T) {
 	n.begin([]File{{Path: "old", Mode: 0o644, SHA256: "1"}})
 	away := errors.New("the stream is away")
 	seen := []Observation{
-		{Path: "new", SHA256: "2", Content: event.Text("text"), At: at(1)}, {Path: "old", Gone: true, At: at(1)},
+		{Path: "new", SHA256: "2", Content: new("text"), At: at(1)}, {Path: "old", Gone: true, At: at(1)},
 		{Path: "brief", SHA256: "3", At: at(1)}, {Path: "brief", Gone: true, At: at(2)},
 	}
 	require.ErrorIs(t, n.Publish(seen, func([]event.Event) error { return away }), away)

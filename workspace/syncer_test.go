@@ -126,7 +126,7 @@ func TestSyncerTellsText(t *testing.T) {
 		require.NotEmpty(t, f.SHA256)
 		contents = append(contents, f.Content)
 	}
-	require.Equal(t, []*string{event.Text("héllo"), nil, nil, nil, event.Text("")}, contents)
+	require.Equal(t, []*string{new("héllo"), nil, nil, nil, new("")}, contents)
 }
 
 // Files that come and go, each under a name of its own, are forgotten by the next sync. What

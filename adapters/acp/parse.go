@@ -150,7 +150,7 @@ func (p *parser) drop(id string) {
 func (p *parser) flush() {
 	for _, t := range p.texts {
 		if u, is := p.Events[t.at].Payload.(event.BlockUpsert); is {
-			u.Block.Content = event.Text(t.pieces.String())
+			u.Block.Content = new(t.pieces.String())
 			p.Events[t.at].Payload = u
 		}
 	}

@@ -16,8 +16,8 @@ func TestR62OlderNames(t *testing.T) {
 		event.BlockUpsert{Block: event.Block{ID: "b1", Type: event.BlockAssistantText, Status: event.StatusPending}},
 		event.BlockDelta{BlockID: "b1", Delta: "hi"},
 		event.BlockUpsert{Block: event.Block{ID: "b1", Type: event.BlockAssistantText, Model: "m"}},
-		event.BlockUpsert{Block: event.Block{ID: "b1", Type: event.BlockAssistantText, Status: event.StatusComplete, Content: event.Text("hi")}},
-		event.BlockUpsert{Block: event.Block{ID: "u1", Type: event.BlockUserMessage, Status: event.StatusComplete, Content: event.Text("x")}},
+		event.BlockUpsert{Block: event.Block{ID: "b1", Type: event.BlockAssistantText, Status: event.StatusComplete, Content: new("hi")}},
+		event.BlockUpsert{Block: event.Block{ID: "u1", Type: event.BlockUserMessage, Status: event.StatusComplete, Content: new("x")}},
 		event.MetadataUpdate{Model: "m"},
 		event.SessionIdle{},
 	}
@@ -93,8 +93,8 @@ func TestR130NamesOfSessionsAndFiles(t *testing.T) {
 		"a new session":      {event.SessionInitialized{Agent: "claude", Title: "T"}, []string{`session:created {"sessionId":"s1","agent":"claude","title":"T"}`, `sessions:changed {}`}},
 		"a reopened session": {event.SessionInitialized{Agent: "claude", Reopened: true}, []string{`session:initialized {"agent":"claude","reopened":true}`, `sessions:changed {}`}},
 		"a closed session":   {event.SessionClosed{Reason: "closed"}, []string{`session:closed {"reason":"closed"}`, `sessions:changed {}`}},
-		"a new title":        {event.OptionsUpdate{Title: event.Text("T")}, []string{`options:update {"title":"T"}`, `sessions:changed {}`}},
-		"another model":      {event.OptionsUpdate{Model: event.Text("m")}, []string{`options:update {"model":"m"}`}},
+		"a new title":        {event.OptionsUpdate{Title: new("T")}, []string{`options:update {"title":"T"}`, `sessions:changed {}`}},
+		"another model":      {event.OptionsUpdate{Model: new("m")}, []string{`options:update {"model":"m"}`}},
 		"what runs": {running, []string{
 			`session:status {"sessionId":"s1","runtime":{"isLoaded":true,"sandbox":{"sandboxId":"e1","status":"ready","restartCount":0,"lastHealthCheck":1767323045000}}}`,
 		}},

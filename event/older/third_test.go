@@ -16,7 +16,7 @@ func turn() []event.Payload {
 	yes := false
 	return []event.Payload{
 		event.QueryStarted{Query: event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}}},
-		event.BlockUpsert{Block: event.Block{ID: "m1", Type: event.BlockUserMessage, Status: event.StatusComplete, Content: event.Text("look")}},
+		event.BlockUpsert{Block: event.Block{ID: "m1", Type: event.BlockUserMessage, Status: event.StatusComplete, Content: new("look")}},
 		event.MetadataUpdate{Calls: 1, Model: "big"},
 		event.BlockUpsert{Block: event.Block{ID: "b0", Type: event.BlockThinking, Status: event.StatusPending}},
 		event.BlockDelta{BlockID: "b0", Delta: "hm"},
@@ -27,7 +27,7 @@ func turn() []event.Payload {
 		event.BlockUpsert{Block: event.Block{ID: "t1", Type: event.BlockToolUse, Status: event.StatusComplete, ToolUseID: "call_1", Input: json.RawMessage(`{"command":"ls"}`)}},
 		event.BlockUpsert{Block: event.Block{ID: "t1:result", Type: event.BlockToolResult, Status: event.StatusComplete, ToolUseID: "call_1", Output: json.RawMessage(`"a.txt"`), IsError: &yes}},
 		event.SubagentSpawned{ToolUseID: "s1", Prompt: "count", Description: "counting"},
-		event.SubagentCompleted{ToolUseID: "s1", Status: event.SubagentCompletedOK, Output: event.Text("2")},
+		event.SubagentCompleted{ToolUseID: "s1", Status: event.SubagentCompletedOK, Output: new("2")},
 		event.MetadataUpdate{Usage: &event.Usage{InputTokens: 10, OutputTokens: 2}},
 		event.MetadataUpdate{Calls: 1},
 		event.BlockUpsert{Block: event.Block{ID: "b1", Type: event.BlockAssistantText, Status: event.StatusPending}},
@@ -36,7 +36,7 @@ func turn() []event.Payload {
 		event.BlockUpsert{Block: event.Block{ID: "b1", Type: event.BlockAssistantText, Status: event.StatusComplete}},
 		event.MetadataUpdate{Usage: &event.Usage{InputTokens: 20, OutputTokens: 3}},
 		event.QueryCompleted{Query: event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}, Result: &event.QueryResult{Response: "one file", Usage: event.Usage{InputTokens: 30, OutputTokens: 5}}}},
-		event.BlockUpsert{Block: event.Block{ID: "e", Type: event.BlockError, Status: event.StatusComplete, Message: event.Text("no credit"), Code: "402"}},
+		event.BlockUpsert{Block: event.Block{ID: "e", Type: event.BlockError, Status: event.StatusComplete, Message: new("no credit"), Code: "402"}},
 		event.Error{ErrorInfo: event.ErrorInfo{Message: "a fault"}},
 		event.SessionIdle{},
 	}

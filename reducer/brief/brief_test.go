@@ -18,13 +18,13 @@ func TestSummaryLastBlockInWords(t *testing.T) {
 		`Bash {"command":"ls"}`: {Type: event.BlockToolUse, ToolName: "Bash", Input: json.RawMessage(`{"command":"ls"}`)},
 		"result: done":          {Type: event.BlockToolResult, Output: json.RawMessage(`"done"`)},
 		"subagent look: around": {Type: event.BlockSubagent, Name: "look", Description: "around"},
-		"thinking: hm":          {Type: event.BlockThinking, Content: event.Text("hm")},
-		"error: no":             {Type: event.BlockError, Message: event.Text("no")},
-		"as before":             {Type: event.BlockAssistantText, Content: event.Text("")},
+		"thinking: hm":          {Type: event.BlockThinking, Content: new("hm")},
+		"error: no":             {Type: event.BlockError, Message: new("no")},
+		"as before":             {Type: event.BlockAssistantText, Content: new("")},
 	} {
 		require.Equal(t, want, brief.Describe(b, "as before"))
 	}
-	long := brief.Describe(event.Block{Type: event.BlockThinking, Content: event.Text(strings.Repeat("x", 1000))}, "")
+	long := brief.Describe(event.Block{Type: event.BlockThinking, Content: new(strings.Repeat("x", 1000))}, "")
 	require.LessOrEqual(t, len(long), 160+len("…"))
 }
 

@@ -38,8 +38,8 @@ func TestR138ThreadFrame(t *testing.T) {
 		Blocks: []event.Block{text("a", "main"), {ID: "r", Type: event.BlockSubagent, ToolUseID: "t1", Name: "reviewer", Timestamp: at}},
 		Subagents: []reducer.Subagent{
 			{ToolUseID: "t1", Status: event.ExecutionSuccess, Prompt: prompt, DurationMS: &took, Blocks: []event.Block{text("b", "fine")}},
-			{ToolUseID: "t2", ChildSessionID: "s2", AgentID: "s2", Status: event.ExecutionError, Prompt: prompt, Output: event.Text("no")},
-			{ToolUseID: "t3", ChildSessionID: "s3", Status: event.ExecutionSuccess, Prompt: prompt, Output: event.Text("fine"), Blocks: []event.Block{ask, text("c", "fine")}},
+			{ToolUseID: "t2", ChildSessionID: "s2", AgentID: "s2", Status: event.ExecutionError, Prompt: prompt, Output: new("no")},
+			{ToolUseID: "t3", ChildSessionID: "s3", Status: event.ExecutionSuccess, Prompt: prompt, Output: new("fine"), Blocks: []event.Block{ask, text("c", "fine")}},
 			{ToolUseID: "t4", Status: event.ExecutionRunning, Prompt: prompt},
 			{ToolUseID: "t5", Status: event.ExecutionSuccess},
 		},

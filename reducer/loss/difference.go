@@ -156,7 +156,7 @@ func (d *difference) keepPrompt(conversation string, b event.Block) {
 	b.Metadata = maps.Clone(b.Metadata)
 	delete(b.Metadata, "lost")
 	if id := d.o.Chosen[b.ID]; id != "" {
-		d.lose(conversation, event.Block{ID: b.ID, Type: b.Type, Content: event.Text("")})
+		d.lose(conversation, event.Block{ID: b.ID, Type: b.Type, Content: new("")})
 		b.ID = id
 	}
 	d.say(conversation, event.SourceServer, event.BlockUpsert{Block: b})

@@ -76,7 +76,7 @@ func (d *death) id(kind string) string {
 func upserted(b event.Block) event.Payload { return event.BlockUpsert{Block: b} }
 
 func (d *death) speak(conversation string, depth, acts int) {
-	d.say(conversation, upserted(event.Block{ID: d.id("u"), Type: event.BlockUserMessage, Status: event.StatusComplete, Content: event.Text("do")}))
+	d.say(conversation, upserted(event.Block{ID: d.id("u"), Type: event.BlockUserMessage, Status: event.StatusComplete, Content: new("do")}))
 	for range 1 + d.IntN(acts) {
 		switch d.IntN(7) {
 		case 0, 1:
@@ -92,16 +92,16 @@ func (d *death) speak(conversation string, depth, acts int) {
 		case 5:
 			d.takeBack(conversation)
 		default:
-			d.say(conversation, upserted(event.Block{ID: d.id("u"), Type: event.BlockUserMessage, Status: event.StatusComplete, Content: event.Text("more")}))
+			d.say(conversation, upserted(event.Block{ID: d.id("u"), Type: event.BlockUserMessage, Status: event.StatusComplete, Content: new("more")}))
 		}
 	}
 }
 
 func (d *death) text(conversation string) {
 	id := d.id("a")
-	whole := event.Block{ID: id, Type: event.BlockAssistantText, Status: event.StatusComplete, Content: event.Text("said it all")}
+	whole := event.Block{ID: id, Type: event.BlockAssistantText, Status: event.StatusComplete, Content: new("said it all")}
 	begun := whole
-	begun.Status, begun.Content = event.StatusPending, event.Text("")
+	begun.Status, begun.Content = event.StatusPending, new("")
 	d.say(conversation, upserted(begun), upserted(whole))
 	d.speakOnly(conversation, event.SourceRunner, event.BlockDelta{BlockID: id, Delta: "said "})
 	d.speakOnly(conversation, event.SourceRunner, event.BlockDelta{BlockID: id, Delta: "it all"})
@@ -138,7 +138,7 @@ func (d *death) subagent(conversation string, depth int) {
 }
 
 func (d *death) notice(conversation string) {
-	d.speakOnly(conversation, event.SourceServer, upserted(event.Block{ID: d.id("n"), Type: event.BlockSystem, Status: event.StatusComplete, Message: event.Text("notice")}))
+	d.speakOnly(conversation, event.SourceServer, upserted(event.Block{ID: d.id("n"), Type: event.BlockSystem, Status: event.StatusComplete, Message: new("notice")}))
 }
 
 func (d *death) takeBack(conversation string) {

@@ -146,7 +146,7 @@ func (s *story) own(r *rand.Rand) {
 		return
 	}
 	s.add(event.SourceServer, event.BlockUpsert{Block: event.Block{
-		ID: s.id("own"), Type: event.BlockSystem, Status: event.StatusComplete, Source: event.SourceServer, Message: event.Text("notice"),
+		ID: s.id("own"), Type: event.BlockSystem, Status: event.StatusComplete, Source: event.SourceServer, Message: new("notice"),
 	}})
 }
 
@@ -222,7 +222,7 @@ func whole(native []event.Event) []event.Event {
 		p := ev.Payload.(event.BlockUpsert)
 		p.Block.Status = event.StatusComplete
 		if p.Block.Type == event.BlockAssistantText {
-			p.Block.Content = event.Text("said")
+			p.Block.Content = new("said")
 		}
 		ev.Payload = p
 		out = append(out, ev)

@@ -178,7 +178,10 @@ func (s *Session) ended(q event.Query, status ExecutionStatus, at time.Time) {
 		}
 		s.Current = nil
 	}
-	s.Last, s.Permissions = &x, nil
+	s.Last = &x
+	if !q.Queued {
+		s.Permissions = nil
+	}
 }
 
 func (s *Session) failed(err *event.ErrorInfo) {

@@ -184,7 +184,7 @@ func TestR68EnvironmentEvents(t *testing.T) {
 
 func TestR69FileEvents(t *testing.T) {
 	t.Parallel()
-	f := func(size int64) event.File { return event.File{Path: "a.txt", Size: size, Content: event.Text("x")} }
+	f := func(size int64) event.File { return event.File{Path: "a.txt", Size: size, Content: new("x")} }
 	s := feed(event.FileCreated{File: f(1)}, event.FileModified{File: f(2)})
 	require.Equal(t, FileChange{Change: "modified", Size: 2, At: time.UnixMilli(1).UTC()}, s.Files["a.txt"])
 	s = s.Next(event.Event{Payload: event.FileDeleted{File: event.File{Path: "a.txt"}}})
@@ -213,7 +213,7 @@ func TestR71StatusEvent(t *testing.T) {
 
 func TestR73OptionsLogError(t *testing.T) {
 	t.Parallel()
-	s := feed(event.OptionsUpdate{Model: event.Text("opus"), Title: event.Text("T")}, event.OptionsUpdate{Model: event.Text("haiku")})
+	s := feed(event.OptionsUpdate{Model: new("opus"), Title: new("T")}, event.OptionsUpdate{Model: new("haiku")})
 	require.Equal(t, "haiku T", s.Model+" "+s.Title, "a model switch leaves the rest alone")
 	fault := event.ErrorInfo{Message: "m", Code: "c", Data: json.RawMessage(`{"a":1}`)}
 	logged := feed(event.Error{ErrorInfo: fault}, event.Log{Level: "warn", Message: "w"})

@@ -58,7 +58,7 @@ func (p *plan) begin(conv string) event.Event {
 }
 
 func text(conv, id, content string) event.Event {
-	return in(conv, event.BlockUpsert{Block: event.Block{ID: id, Type: event.BlockAssistantText, Status: event.StatusPending, Content: event.Text(content)}})
+	return in(conv, event.BlockUpsert{Block: event.Block{ID: id, Type: event.BlockAssistantText, Status: event.StatusPending, Content: new(content)}})
 }
 
 func in(conv string, p event.Payload) event.Event {

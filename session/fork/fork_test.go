@@ -77,7 +77,7 @@ func said(id string, second int) event.Event {
 		b.Type, b.ToolUseID = event.BlockToolResult, "c"+id[1:]
 	}
 	if id[0] != 'c' && id[0] != 'r' {
-		b.Content = event.Text(fmt.Sprintf("%s at %d", id, second))
+		b.Content = new(fmt.Sprintf("%s at %d", id, second))
 	}
 	return event.Event{Payload: event.BlockUpsert{Block: b}, Context: event.Context{Timestamp: at(second)}}
 }
@@ -217,7 +217,7 @@ func TestForkOfALongTranscript(t *testing.T) {
 	for i := range 12 {
 		ev := said(fmt.Sprintf("a%d", i), i)
 		p := ev.Payload.(event.BlockUpsert)
-		p.Block.Content = event.Text(strings.Repeat("x", 1<<20))
+		p.Block.Content = new(strings.Repeat("x", 1<<20))
 		events = append(events, event.Event{Payload: p, Context: ev.Context})
 	}
 	w.has("o", nil, events...)

@@ -109,7 +109,7 @@ func shorten(s reducer.State) reducer.State {
 	s.Blocks = slices.Clone(s.Blocks)
 	for i, b := range s.Blocks {
 		if b.Content != nil && len(*b.Content) > shortened {
-			s.Blocks[i].Content = event.Text(digest([]byte(*b.Content)))
+			s.Blocks[i].Content = new(digest([]byte(*b.Content)))
 		}
 		for _, raw := range []*json.RawMessage{&s.Blocks[i].Input, &s.Blocks[i].Output} {
 			if len(*raw) > shortened {

@@ -99,7 +99,7 @@ func ofMain(p event.Payload) event.Event {
 
 func textBlock(id string, text string) event.Event {
 	return ofMain(event.BlockUpsert{Block: event.Block{
-		ID: id, Type: event.BlockAssistantText, Status: event.StatusPending, Content: event.Text(text),
+		ID: id, Type: event.BlockAssistantText, Status: event.StatusPending, Content: new(text),
 	}})
 }
 

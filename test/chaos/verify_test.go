@@ -184,7 +184,7 @@ func TestJudgeTexts(t *testing.T) {
 	t.Parallel()
 	begun, done, _ := query("q1q done")
 	block := func(status event.BlockStatus, text string) event.Payload {
-		return event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText, Status: status, Content: event.Text(text)}}
+		return event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText, Status: status, Content: new(text)}}
 	}
 	delta := func(s string) event.Payload { return event.BlockDelta{BlockID: "b", Delta: s} }
 	for _, tc := range []struct {
@@ -212,7 +212,7 @@ func TestJudgeLostTexts(t *testing.T) {
 	t.Parallel()
 	begun, done, _ := query("q1q done")
 	block := func(status event.BlockStatus, text string) event.Block {
-		return event.Block{ID: "b", Type: event.BlockAssistantText, Status: status, Content: event.Text(text)}
+		return event.Block{ID: "b", Type: event.BlockAssistantText, Status: status, Content: new(text)}
 	}
 	lost := block(event.StatusError, "one two")
 	lost.Metadata = map[string]json.RawMessage{"lost": json.RawMessage("true")}
@@ -408,7 +408,7 @@ func TestJudgeReadsWholeAnswers(t *testing.T) {
 		s := &testCase{turns: []Turn{{Mark: "q1q", Script: scripts[0], Message: "m1", Requests: 2, Asked: &asked, Hits: []Hit{{StreamDelete, noon}}}}}
 		_, found := verify(Observed{ID: "s", Agent: "claude", Turns: s.turns}, usual)
 		require.Equal(t, []Fault{Wrong}, faultsOf(found), "the beginning is not the answer")
-		s.readAnswers(reducer.State{Blocks: []event.Block{{ID: "a", Content: event.Text("q1q done")}, {ID: "b", Content: &text}}})
+		s.readAnswers(reducer.State{Blocks: []event.Block{{ID: "a", Content: new("q1q done")}, {ID: "b", Content: &text}}})
 		_, found = verify(Observed{ID: "s", Agent: "claude", Turns: s.turns}, usual)
 		require.Equal(t, want, faultsOf(found), text)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/test/skip"
@@ -219,6 +220,30 @@ func TestQueueCommands(t *testing.T) {
 	sendToGate(ctx, t, h, "SAY again THEN ")
 	sojourn(t, "send", h.ID(), "SAY m5", "--no-wait", "--message-id", "m5")
 	require.Contains(t, sojourn(t, "interrupt", h.ID(), "--clear-queue"), "message m5 is cancelled: SAY m5")
+	require.NoError(t, h.Close(ctx))
+	requireParity(t, h.ID())
+}
+
+// TestAQueuedEndLeavesRequests: a message that is taken out of the queue ends no request of the turn that
+// runs.
+func TestAQueuedEndLeavesRequests(t *testing.T) {
+	skip.InShort(t, "TestShowOfAnOldSessionHasItsOpenRequests has the rule")
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Permission: adapters.PermissionAsk})
+	r, asked := asksFor(t, h, "TOOL bash: touch there.txt")
+	require.NoError(t, h.Queue(ctx, session.Message{ID: "m2", Text: "SAY later"}))
+	_, err := h.EditQueue(ctx, session.QueueEdit{MessageID: "m2", Cancel: true, Reason: "not needed"})
+	require.NoError(t, err)
+	heardUntil(t, h, 0, func(e event.Event) bool {
+		p, ended := e.Payload.(event.QueryInterrupted)
+		return ended && p.Queued && slices.Contains(p.MessageIDs, "m2")
+	})
+	conv, err := spaceOf(t).Client.Show(ctx, h.ID(), session.FromAuto)
+	require.NoError(t, err)
+	require.Len(t, conv.Asks, 1)
+	require.NoError(t, h.Respond(ctx, session.RespondRequest{RequestID: asked.RequestID, Allow: true}))
+	answeredWell(ctx, t, h, r)
 	require.NoError(t, h.Close(ctx))
 	requireParity(t, h.ID())
 }

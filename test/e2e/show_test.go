@@ -130,7 +130,7 @@ func TestR46SpawnEvents(t *testing.T) {
 	require.Contains(t, shown, "│ from below")
 	for _, ev := range events(t, child) {
 		if p, ok := ev.Payload.(event.SubagentCompleted); ok {
-			require.Equal(t, event.Text("from below"), p.Output)
+			require.Equal(t, new("from below"), p.Output)
 			require.Equal(t, event.SubagentCompletedOK, p.Status)
 			require.Equal(t, int64(100), p.Usage.InputTokens, "what the model reports for one call")
 		}

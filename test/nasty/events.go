@@ -116,7 +116,7 @@ func (g Generator) block() event.Block {
 		Source:     pick(g, "", "", event.SourceRunner, event.SourceServer),
 		Content:    maybe(g, g.text()),
 		Model:      pick(g, "", "", "opus"),
-		Summary:    pick(g, nil, nil, event.Text("on it")),
+		Summary:    pick(g, nil, nil, new("on it")),
 		ToolName:   pick(g, "", "Bash"),
 		ToolUseID:  pick(g, "", "", "t1", "t9"),
 		Input:      pick[json.RawMessage](g, nil, nil, json.RawMessage(`{"a": "<b>"}`), json.RawMessage(`null`), json.RawMessage(`""`)),
@@ -124,7 +124,7 @@ func (g Generator) block() event.Block {
 		Output:     pick[json.RawMessage](g, nil, nil, json.RawMessage(`[1, 2]`), json.RawMessage(`null`)),
 		IsError:    pick(g, nil, nil, new(bool)),
 		DurationMS: pick(g, nil, nil, new(int64)),
-		Message:    pick(g, nil, nil, event.Text("m")),
+		Message:    pick(g, nil, nil, new("m")),
 		Name:       pick(g, "", "", "n"),
 	}
 	if g.IntN(4) == 0 {

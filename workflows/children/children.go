@@ -138,13 +138,13 @@ func Completed(c session.Child, out session.Output, err error) event.SubagentCom
 	}
 	switch {
 	case err != nil:
-		end.Status, end.Output = event.SubagentFailed, event.Text(why(err))
+		end.Status, end.Output = event.SubagentFailed, new(why(err))
 	case out.Failure != nil:
-		end.Status, end.Output = event.SubagentFailed, event.Text(out.Failure.Message)
+		end.Status, end.Output = event.SubagentFailed, new(out.Failure.Message)
 	case out.Last != nil && out.Outcome != session.Interrupted:
-		end.Output = event.Text(wholeOrNamed(*out.Last, c.SessionID))
+		end.Output = new(wholeOrNamed(*out.Last, c.SessionID))
 	default:
-		end.Status, end.Output = event.SubagentFailed, event.Text("ended without an answer")
+		end.Status, end.Output = event.SubagentFailed, new("ended without an answer")
 	}
 	return end
 }

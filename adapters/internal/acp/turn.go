@@ -121,7 +121,7 @@ func (t *Translator) think(text string) {
 	}
 	if heading != "" {
 		t.Run.Summary = AddHeading(t.Run.Summary, heading)
-		b.Summary = event.Text(t.Run.Summary)
+		b.Summary = new(t.Run.Summary)
 	}
 	if !t.Run.Thought || heading != "" {
 		t.Run.Thought = true

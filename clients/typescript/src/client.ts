@@ -14,9 +14,9 @@ export interface ClientOptions {
   /** token is what every request must have. Whoever can read a page has it: give a page one that is its user's own. */
   token: string;
   /** fetch makes requests. Default: the platform's. */
-  fetch?: typeof fetch;
+  fetch?: typeof fetch | undefined;
   /** WebSocket opens connections. Default: the platform's, which Node.js has from version 22 on; before that, that of the package ws. */
-  WebSocket?: new (url: string) => Socket;
+  WebSocket?: (new (url: string) => Socket) | undefined;
 }
 
 /** Shown is a session as `show` returns it: its conversation, and the state of one that is open. */
@@ -44,18 +44,21 @@ export interface WorkspaceFile {
 /** ListOptions choose sessions, see Go's session.ListOptions. */
 export interface ListOptions {
   /** limit is the size of a page, 1 to 1000. Default: 50. */
-  limit?: number;
+  limit?: number | undefined;
   /** page is the last page's `next`. Default: the first page. */
-  page?: string;
+  page?: string | undefined;
   /** query is a visibility query of Temporal's. */
-  query?: string;
+  query?: string | undefined;
   /** children includes the sessions that others have spawned. */
-  children?: boolean;
+  children?: boolean | undefined;
 }
 
 /** attempts is how often a request is made whose answer is lost; firstPause, in milliseconds, doubles with each. */
 const attempts = 4;
 const firstPause = 250;
+
+/** patient is how long, in milliseconds, a result was waited for that is waited for anew. */
+const patient = 20_000;
 
 /**
  * Client makes the requests of one gateway, see Go's package gateway. A request whose answer is lost
@@ -73,12 +76,13 @@ export class Client {
   constructor(o: ClientOptions) {
     this.#url = o.url.replace(/\/+$/, '');
     this.#token = o.token;
-    this.#fetch = o.fetch ?? globalThis.fetch.bind(globalThis);
+    const fetch = o.fetch ?? globalThis.fetch;
+    this.#fetch = (input, init) => fetch(input, init); // browsers refuse one that is called as a method
     this.rooms = new Rooms(() => {
       const Opens = o.WebSocket ?? (globalThis.WebSocket as ClientOptions['WebSocket']);
       if (!Opens) throw new Error('this platform has no WebSocket: pass that of the package ws');
       return new Opens(`${this.#url.replace(/^http/, 'ws')}/ws?access_token=${encodeURIComponent(this.#token)}`);
-    });
+    }, () => this.list({ limit: 1 }));
   }
 
   /** create creates a session, and returns its id. Without an id of yours it has a new UUID. */
@@ -108,9 +112,18 @@ export class Client {
     return this.#json('POST', at(id) + '/messages', whole(message), signal, true);
   }
 
-  /** ask is send, and waits for the result. */
-  ask(id: string, message: Message | string, signal?: AbortSignal): Promise<Result> {
-    return this.#json('POST', at(id) + '/messages?wait=true', whole(message), signal, true);
+  /** ask is send, and waits for the result, also where a server in between does not wait as long. */
+  async ask(id: string, message: Message | string, signal?: AbortSignal): Promise<Result> {
+    const body = whole(message);
+    for (;;) {
+      const began = Date.now();
+      try {
+        return await this.#json<Result>('POST', at(id) + '/messages?wait=true', body, signal, true);
+      } catch (error) {
+        const answered = error instanceof GatewayError && error.code !== 'failed';
+        if (answered || signal?.aborted || Date.now() - began < patient) throw error;
+      }
+    }
   }
 
   /** result returns how a message, or an execution, ended. While it has not, that is an error of the code busy. */
@@ -120,7 +133,7 @@ export class Client {
 
   /** configure changes options, and of a closed session title, metadata and tags. */
   async configure(id: string, change: Configure, signal?: AbortSignal): Promise<void> {
-    await this.#request('PATCH', at(id) + '/options', change, signal, true);
+    await this.#nothing('PATCH', at(id) + '/options', change, signal, true);
   }
 
   /** interrupt stops the running turn, and those of all children. */
@@ -130,36 +143,36 @@ export class Client {
 
   /** respond answers a permission request or a question. */
   async respond(id: string, answer: RespondRequest, signal?: AbortSignal): Promise<void> {
-    await this.#request('POST', at(id) + '/respond', answer, signal);
+    await this.#nothing('POST', at(id) + '/respond', answer, signal);
   }
 
   /** sync waits until nothing runs and the archive has what was said. */
   async sync(id: string, signal?: AbortSignal): Promise<void> {
-    await this.#request('POST', at(id) + '/sync', undefined, signal, true);
+    await this.#nothing('POST', at(id) + '/sync', undefined, signal, true);
   }
 
   /** evict gives up an idle sandbox; the next message makes another. */
   async evict(id: string, signal?: AbortSignal): Promise<void> {
-    await this.#request('POST', at(id) + '/environment/terminate', undefined, signal);
+    await this.#nothing('POST', at(id) + '/environment/terminate', undefined, signal);
   }
 
   /** close ends a session; it can be opened again. */
   async close(id: string, signal?: AbortSignal): Promise<void> {
-    await this.#request('POST', at(id) + '/close', undefined, signal);
+    await this.#nothing('POST', at(id) + '/close', undefined, signal);
   }
 
   /** open opens a closed session again; an open one stays as it is. */
   async open(id: string, signal?: AbortSignal): Promise<void> {
-    await this.#request('POST', at(id) + '/open', undefined, signal, true);
+    await this.#nothing('POST', at(id) + '/open', undefined, signal, true);
   }
 
   /** delete closes a session, and deletes all that is stored of it. */
   async delete(id: string, signal?: AbortSignal): Promise<void> {
-    await this.#request('DELETE', at(id), undefined, signal);
+    await this.#nothing('DELETE', at(id), undefined, signal);
   }
 
   /** fork returns the id of a new session with the conversation up to block `at`, or all of it. */
-  async fork(id: string, o: { at?: string; id?: string } = {}, signal?: AbortSignal): Promise<string> {
+  async fork(id: string, o: { at?: string | undefined; id?: string | undefined } = {}, signal?: AbortSignal): Promise<string> {
     return (await this.#json<{ id: string }>('POST', at(id) + '/fork', o, signal)).id;
   }
 
@@ -175,7 +188,8 @@ export class Client {
 
   /** file returns the content of one of the files. */
   async file(id: string, path: string, signal?: AbortSignal): Promise<Blob> {
-    return (await this.#request('GET', `${at(id)}/files/${path.split('/').map(encodeURIComponent).join('/')}`, undefined, signal)).blob();
+    const names = path.split('/').map(encodeURIComponent).join('/');
+    return this.#request('GET', `${at(id)}/files/${names}`, undefined, signal, true, (response) => response.blob());
   }
 
   /**
@@ -198,12 +212,19 @@ export class Client {
     return known;
   }
 
-  async #json<T>(method: string, path: string, body?: unknown, signal?: AbortSignal, repeatable?: boolean): Promise<T> {
-    return (await this.#request(method, path, body, signal, repeatable)).json() as Promise<T>;
+  #json<T>(method: string, path: string, body?: unknown, signal?: AbortSignal, repeatable?: boolean): Promise<T> {
+    return this.#request(method, path, body, signal, repeatable, (response) => response.json() as Promise<T>);
   }
 
-  /** A request to read is repeatable, others are if they say so. */
-  async #request(method: string, path: string, body?: unknown, signal?: AbortSignal, repeatable = method === 'GET'): Promise<Response> {
+  /** #nothing makes a request whose answer is not needed. It is read: a connection is kept for an answer that is not. */
+  async #nothing(method: string, path: string, body?: unknown, signal?: AbortSignal, repeatable?: boolean): Promise<void> {
+    await this.#request(method, path, body, signal, repeatable, (response) => response.arrayBuffer());
+  }
+
+  /** #request makes a request, and reads its answer. One to read is repeatable, others are if they say so. */
+  async #request<T>(
+    method: string, path: string, body: unknown, signal: AbortSignal | undefined, repeatable = method === 'GET', read: (response: Response) => Promise<T>,
+  ): Promise<T> {
     for (let attempt = 1; ; attempt++) {
       let failure: unknown;
       try {
@@ -213,14 +234,15 @@ export class Client {
           ...(body === undefined ? {} : { body: JSON.stringify(body) }),
           ...(signal ? { signal } : {}),
         });
-        if (response.ok) return response;
+        if (response.ok) return await read(response);
         const problem = await problemOf(response);
         if (problem) throw problem;
         failure = new GatewayError(`${method} ${path}: ${response.status} ${response.statusText}`, 'failed', response.status);
         if (response.status < 500) throw failure;
       } catch (error) {
         if (error instanceof GatewayError || signal?.aborted) throw error;
-        failure = error; // no answer has come
+        // No answer has come, or not all of it.
+        failure = error instanceof SyntaxError ? new GatewayError(`${method} ${path}: the answer is no JSON`, 'failed', 0) : error;
       }
       if (!repeatable || attempt === attempts) throw failure;
       await pause(firstPause * 2 ** (attempt - 1), signal);

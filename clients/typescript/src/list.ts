@@ -5,7 +5,7 @@ import type { Summary } from './types.js';
 /** SessionListOptions choose sessions. */
 export interface SessionListOptions extends Omit<ListOptions, 'page'> {
   /** everyMs is how often the statuses and figures in the list are read again, in milliseconds, while the page is seen. Default: 5000; 0 is never. */
-  everyMs?: number;
+  everyMs?: number | undefined;
 }
 
 /** SessionListState is what a list has now. */
@@ -28,6 +28,8 @@ export class SessionList {
   readonly #choice: ListOptions;
   readonly #everyMs: number;
   #pages = 1;
+  /** #got is how many pages the list has. */
+  #got = 0;
   #reading: AbortController | undefined;
   /** #stale: it has to be read once more. */
   #stale = false;
@@ -53,8 +55,8 @@ export class SessionList {
 
   /** more reads a further page. */
   readonly more = (): void => {
-    if (!this.#state.hasMore || this.#reading) return;
-    this.#pages++;
+    if (!this.#state.hasMore) return;
+    this.#pages = this.#got + 1;
     this.reload();
   };
 
@@ -88,11 +90,13 @@ export class SessionList {
       try {
         const sessions: Summary[] = [];
         let page: string | undefined;
-        for (let n = 0; n < this.#pages && (n === 0 || page); n++) {
+        let pages = 0;
+        for (; pages < this.#pages && (pages === 0 || page); pages++) {
           const p = await this.client.list({ ...this.#choice, page }, reading.signal);
           sessions.push(...p.sessions);
           page = p.next;
         }
+        this.#got = pages;
         this.#set({ sessions, loading: false, hasMore: !!page });
       } catch (error) {
         if (!reading.signal.aborted) this.#set({ ...this.#state, loading: false, error: error as Error });

@@ -56,6 +56,12 @@ const longestRetry = 10_000;
 /** inVain are the codes of errors that another attempt does not mend. */
 const inVain = new Set(['not_found', 'invalid', 'unauthorized']);
 
+/** outdated are the codes of a room's errors behind which the session has to be read anew. */
+const outdated = new Set(['not_found', 'purged', 'gap', 'closed']);
+
+/** away are the codes of errors by which no worker has the state. */
+const away = new Set(['no_worker', 'unserved', 'unavailable']);
+
 /** LiveSession follows a session while somebody watches it: it is read once, and continued by its events. */
 export class LiveSession {
   #state = unread;
@@ -96,6 +102,11 @@ export class LiveSession {
     return end;
   };
 
+  /** refresh asks for the session's state again: not all that changes it makes an event. */
+  refresh(): void {
+    this.#following?.inspector.ask();
+  }
+
   /** reload reads the session anew. */
   reload(): void {
     this.#following?.reload();
@@ -127,11 +138,12 @@ type Change = (change: Partial<LiveState>) => void;
 class Following {
   readonly files: Files;
   readonly #ended = new AbortController();
-  readonly #inspector: Inspector;
+  readonly inspector: Inspector;
   readonly #forget: () => void;
   #leave: (() => void) | undefined;
-  /** #reading ends the read that is under way. */
-  #reading: AbortController | undefined;
+  #isReading = false;
+  /** #again: the session may be another than what is being read. */
+  #again = false;
   #failures = 0;
   #retry: ReturnType<typeof setTimeout> | undefined;
 
@@ -140,61 +152,74 @@ class Following {
     readonly state: () => LiveState, readonly set: Change, readonly pass: (event: SessionEvent) => void,
   ) {
     this.files = new Files(client, id, (change) => set(change), this.#ended.signal);
-    this.#inspector = new Inspector(client, id, state, set, this.#ended.signal);
+    this.inspector = new Inspector(client, id, set, this.#ended.signal);
     // A closed session has no room to be in: the changes of lists have that it was opened again.
     this.#forget = client.onListChange((change) => {
-      const concerns = change.sessionId === id || change.kind === 'missed';
-      if (concerns && (this.state().closed || this.#reading)) this.reload();
+      if (change.sessionId !== id && change.kind !== 'missed') return;
+      this.#again = true;
+      if (!this.#leave && !this.#isReading) this.reload();
     });
     void this.#read();
   }
 
   end(): void {
     this.#ended.abort(new Error('the session is not followed any more'));
-    this.#reading?.abort();
     this.#forget();
     this.#leave?.();
     clearTimeout(this.#retry);
   }
 
+  /** reload reads the session anew; one that is being read is read once more. */
   reload(): void {
+    this.#out();
+    this.#again = true;
+    if (!this.#isReading) void this.#read();
+  }
+
+  /** #out leaves the room. */
+  #out(): void {
     this.#leave?.();
     this.#leave = undefined;
+    this.inspector.stop();
     clearTimeout(this.#retry);
-    void this.#read();
+    if (this.state().connected) this.set({ connected: false });
   }
 
-  /** #read reads the session, and continues it from there. */
+  /** #read reads the session, and continues it from there. One that is closed, or can't be read, is read again if it has changed meanwhile. */
   async #read(): Promise<void> {
-    this.#reading?.abort();
-    const reading = (this.#reading = new AbortController());
-    try {
-      const { state, asks, inspection, lastSeq = 0, open, ...session } = await this.client.show(this.id, reading.signal);
-      if (this.#reading !== reading || this.#ended.signal.aborted) return;
-      this.#reading = undefined;
-      this.set({
-        loading: false, error: undefined, conversation: state, lastSeq, session, inspection, closed: !open,
-        permissions: open ? (asks ?? []).flatMap((e) => (e.type === 'permission:requested' ? [e.payload] : [])) : [],
-      });
-      this.files.begin();
-      if (!open) return this.set({ connected: false });
-      this.#join(lastSeq);
-      this.#inspector.ask(); // what it was read with is older than the conversation
-    } catch (error) {
-      if (this.#reading !== reading || this.#ended.signal.aborted) return;
-      this.#reading = undefined;
-      this.#failed(error as Error);
-    }
+    this.#isReading = true;
+    do {
+      this.#again = false;
+      clearTimeout(this.#retry);
+      try {
+        const shown = await this.client.show(this.id, this.#ended.signal);
+        if (!this.#ended.signal.aborted) this.#show(shown);
+      } catch (error) {
+        if (!this.#ended.signal.aborted) this.#failed(error as Error);
+      }
+    } while (this.#again && !this.#leave && !this.#ended.signal.aborted);
+    this.#isReading = false;
   }
 
-  #join(after: number): void {
+  #show({ state, asks, inspection, lastSeq = 0, open, ...session }: Shown): void {
+    this.set({
+      loading: false, error: undefined, conversation: state, lastSeq, session, inspection, closed: !open,
+      permissions: open ? (asks ?? []).flatMap((e) => (e.type === 'permission:requested' ? [e.payload] : [])) : [],
+    });
+    this.files.begin();
+    if (!open) return;
+    this.#goOn(lastSeq);
+  }
+
+  /** #goOn continues the conversation behind an event. The state that is known is older. */
+  #goOn(after: number): void {
+    this.inspector.ask();
     this.#leave = this.client.rooms.join(this.id, after, {
       onEvent: (event) => this.#receive(event),
-      onConnected: (connected, error) => this.set(error ? { connected, error } : connected ? { connected, error: undefined } : { connected }),
+      onConnected: (connected, error) => this.set(error || connected ? { connected, error } : { connected }),
       onEnd: (error) => {
-        this.#leave = undefined;
-        this.set({ connected: false });
-        if (error) return this.#failed(error);
+        this.#out();
+        if (error) return this.#failed(error, outdated.has(error.code) ? undefined : () => this.#goOn(this.state().lastSeq));
         this.set({ closed: true, inspection: undefined, permissions: [] });
         this.reload(); // the archive has it now; it may be open again
       },
@@ -202,11 +227,11 @@ class Following {
   }
 
   /** #failed says why the session is not followed, and tries again unless that is in vain. */
-  #failed(error: Error): void {
+  #failed(error: Error, again: () => void = () => this.reload()): void {
     this.set({ loading: false, error });
     if (error instanceof GatewayError && inVain.has(error.code)) return;
     clearTimeout(this.#retry);
-    this.#retry = setTimeout(() => this.reload(), Math.min(longestRetry, firstRetry * 2 ** this.#failures++));
+    this.#retry = setTimeout(again, Math.min(longestRetry, firstRetry * 2 ** this.#failures++));
   }
 
   #receive(event: SessionEvent): void {
@@ -225,14 +250,14 @@ class Following {
       case 'query:completed':
       case 'query:failed':
       case 'query:interrupted':
-        change.permissions = [];
+        if (!event.payload.queued) change.permissions = []; // a turn's requests end with it
         break;
       case 'log':
         change.logs = [...before.logs, { ...event.payload, timestamp: event.context.timestamp, seq: event.context.seq }].slice(-mostLogs);
     }
     this.set(change);
     this.files.receive(event);
-    this.#inspector.receive(event);
+    this.inspector.receive(event);
     this.pass(event);
   }
 }
@@ -244,8 +269,10 @@ class Following {
  */
 class Inspector {
   #next: { pause: number; timer: ReturnType<typeof setTimeout> } | undefined;
+  /** #asks counts what was stopped, whose answers come too late. */
+  #asks = 0;
 
-  constructor(readonly client: Client, readonly id: string, readonly state: () => LiveState, readonly set: Change, readonly ended: AbortSignal) {
+  constructor(readonly client: Client, readonly id: string, readonly set: Change, readonly ended: AbortSignal) {
     ended.addEventListener('abort', () => clearTimeout(this.#next?.timer));
   }
 
@@ -260,16 +287,25 @@ class Inspector {
     this.#next = { pause, timer: setTimeout(() => void this.#askNow(pause), pause) };
   }
 
+  /** stop asks no more, until it is asked to again. */
+  stop(): void {
+    clearTimeout(this.#next?.timer);
+    this.#next = undefined;
+    this.#asks++;
+  }
+
   async #askNow(pause: number): Promise<void> {
     this.#next = undefined;
+    const asks = this.#asks;
     let answered = true;
     try {
       const inspection = await this.client.state(this.id, this.ended);
-      if (!this.state().closed) this.set({ inspection });
-    } catch {
+      if (this.#asks === asks) this.set({ inspection });
+    } catch (error) {
       answered = false; // an end is told in the room
+      if (error instanceof GatewayError && away.has(error.code) && this.#asks === asks) this.set({ inspection: undefined });
     }
-    if (this.state().closed) return;
+    if (this.#asks !== asks) return;
     if (pause < settled || !answered) this.ask(Math.min(settled, pause * 2));
   }
 }

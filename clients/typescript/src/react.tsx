@@ -68,14 +68,22 @@ export function useSession(id: string): SessionView {
   const session = usePart(live, live.watch, (s) => s.session);
   const inspection = usePart(live, live.watch, (s) => s.inspection);
   const permissions = usePart(live, live.watch, (s) => s.permissions);
-  const actions = useMemo(() => ({
-    send: (message: Message | string) => client.send(id, message),
-    interrupt: (request?: InterruptRequest) => client.interrupt(id, request),
-    respond: (answer: RespondRequest) => client.respond(id, answer),
-    configure: (change: Configure) => client.configure(id, change),
-    close: () => client.close(id),
-    open: () => client.open(id),
-  }), [client, id, live]);
+  const actions = useMemo(() => {
+    // Not all that is done makes an event: a queued message does not.
+    const done = async <T,>(act: Promise<T>) => {
+      const result = await act;
+      live.refresh();
+      return result;
+    };
+    return {
+      send: (message: Message | string) => done(client.send(id, message)),
+      interrupt: (request?: InterruptRequest) => done(client.interrupt(id, request)),
+      respond: (answer: RespondRequest) => done(client.respond(id, answer)),
+      configure: (change: Configure) => done(client.configure(id, change)),
+      close: () => client.close(id),
+      open: () => client.open(id),
+    };
+  }, [client, id, live]);
   return {
     id, loading, error, connected, closed, inspection, permissions,
     agent: session?.agent, title: inspection?.title ?? session?.title,
@@ -87,8 +95,7 @@ export function useSession(id: string): SessionView {
 /** useMessages returns the blocks of a conversation: the session's own, or a subagent's by its toolUseId. */
 export function useMessages(id: string, of = 'main'): Block[] {
   const live = useLive(id);
-  const state = usePart(live, live.watch, (s) => s.conversation);
-  return useMemo(() => conversation(state, of), [state, of]);
+  return usePart(live, live.watch, (s) => conversation(s.conversation, of));
 }
 
 /** useSubagents returns the threads of a session's subagents, in the order in which they began. */

@@ -19,8 +19,11 @@ export function reduce(state: State, event: SessionEvent): State {
 /** conversation returns the blocks of main, or of a subagent by its toolUseId or else its agentId. */
 export function conversation(state: State, id: string): Block[] {
   if (id === main) return state.blocks;
-  return state.subagents[lookup(state.subagents, id, id)]?.blocks ?? [];
+  return state.subagents[lookup(state.subagents, id, id)]?.blocks ?? none;
 }
+
+/** none is the conversation that there is not, the same one each time. */
+const none: Block[] = [];
 
 const main = 'main';
 

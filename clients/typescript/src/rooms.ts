@@ -37,6 +37,8 @@ interface Sent {
   event?: SessionEvent | ListEvent;
   left?: boolean;
   error?: Problem;
+  /** after is that of the join which has ended. */
+  after?: number;
 }
 
 interface ListEvent {
@@ -51,6 +53,15 @@ const allLists = '*';
 const firstPause = 250;
 const longestPause = 10_000;
 
+/** A connection that lasts so many milliseconds was well; otherwise the pause goes on growing. */
+const lasting = 5_000;
+
+/** After so many failures in a row it is asked by a request why, since a WebSocket does not say. */
+const suspicious = 3;
+
+/** ofTheFirst are the codes of errors that concern only who asked for the earliest events. */
+const ofTheFirst = new Set(['purged', 'gap']);
+
 /** mostWaiting is how many events wait for a slow reader before its room is left until it has read them. */
 const mostWaiting = 1_000;
 
@@ -61,16 +72,22 @@ const mostWaiting = 1_000;
  */
 export class Rooms {
   readonly #open: () => Socket;
+  readonly #check: () => Promise<unknown>;
   #socket: Socket | undefined;
   #connected = false;
   #failure: Error | undefined;
   #retry: ReturnType<typeof setTimeout> | undefined;
   #failures = 0;
+  #since = 0;
   readonly #rooms = new Map<string, Member[]>();
+  /** #joined has the number behind which each room was last joined. */
+  readonly #joined = new Map<string, number>();
   readonly #lists = new Set<(change: StreamChange) => void>();
 
-  constructor(open: () => Socket) {
+  /** open opens a socket; check makes any request of the gateway, and fails as that does. */
+  constructor(open: () => Socket, check: () => Promise<unknown> = async () => {}) {
     this.#open = open;
+    this.#check = check;
   }
 
   /** join enters a session's room behind event number `after`, and returns what leaves it. */
@@ -108,7 +125,8 @@ export class Rooms {
   #enter(id: string): void {
     if (!this.#socket && !this.#retry) return this.#connect();
     if (!this.#connected) return; // all rooms are entered then
-    const after = Math.min(...(this.#rooms.get(id) ?? []).map((m) => m.after));
+    const after = first(this.#rooms.get(id) ?? []);
+    this.#joined.set(id, after);
     this.#socket!.send(JSON.stringify(id === allLists ? { join: id } : { join: id, after }));
   }
 
@@ -152,7 +170,7 @@ export class Rooms {
     this.#socket = socket;
     socket.onopen = () => {
       if (this.#socket !== socket) return socket.close();
-      this.#failures = 0;
+      this.#since = Date.now();
       this.#setConnected(true);
       for (const id of this.#rooms.keys()) this.#enter(id);
       if (this.#lists.size) this.#enter(allLists); // with what may have been missed
@@ -168,9 +186,17 @@ export class Rooms {
 
   #disconnected(failure?: Error): void {
     this.#socket = undefined;
+    if (this.#connected && Date.now() - this.#since >= lasting) this.#failures = 0;
+    if (this.#failures === suspicious) this.#check().catch((error) => this.#refused(error));
     const most = Math.min(longestPause, firstPause * 2 ** this.#failures++);
     this.#retry = setTimeout(() => this.#connect(), most * (0.5 + Math.random() / 2));
     this.#setConnected(false, failure);
+  }
+
+  /** #refused ends all rooms if the gateway takes no request of this client. */
+  #refused(error: unknown): void {
+    if (this.#connected || !(error instanceof GatewayError) || error.code !== 'unauthorized') return;
+    for (const id of [...this.#rooms.keys()]) this.#finish(id, error);
   }
 
   #setConnected(connected: boolean, failure?: Error): void {
@@ -194,9 +220,19 @@ export class Rooms {
       }
       return;
     }
-    this.#rooms.delete(id);
-    const error = sent.error && GatewayError.of(sent.error);
-    for (const m of members) call(() => m.room.onEnd?.(error));
+    if ((sent.after ?? 0) === this.#joined.get(id)) this.#finish(id, sent.error && GatewayError.of(sent.error));
+  }
+
+  /** #finish ends a room for its members, or for those whom the error concerns. */
+  #finish(id: string, error: GatewayError | undefined): void {
+    const members = this.#rooms.get(id) ?? [];
+    const least = first(members);
+    const others = error && ofTheFirst.has(error.code) ? members.filter((m) => m.after > least) : [];
+    if (others.length) {
+      this.#rooms.set(id, others);
+      this.#enter(id);
+    } else this.#rooms.delete(id);
+    for (const m of members) if (!others.includes(m)) call(() => m.room.onEnd?.(error));
     this.#disconnectIfEmpty();
   }
 
@@ -210,6 +246,11 @@ export class Rooms {
   }
 }
 
+/** first returns the least number that a member has. */
+function first(members: Member[]): number {
+  return Math.min(...members.map((m) => m.after));
+}
+
 /** Reader is one reading of a room as a sequence. */
 class Reader {
   #waiting: SessionEvent[] = [];
@@ -219,13 +260,21 @@ class Reader {
 
   constructor(readonly rooms: Rooms, readonly id: string, public after: number) {}
 
+  /** end ends the reading behind what waits. */
   end(error?: unknown): void {
     this.#ended ??= { error };
     this.#wake();
   }
 
+  /** #abort ends it now. */
+  #abort(reason: unknown): void {
+    this.#waiting = [];
+    this.#ended = { error: reason };
+    this.#wake();
+  }
+
   async *read(signal?: AbortSignal): AsyncGenerator<SessionEvent, void, undefined> {
-    const aborted = () => { this.#waiting = []; this.end(signal!.reason); };
+    const aborted = () => this.#abort(signal!.reason);
     try {
       signal?.throwIfAborted();
       signal?.addEventListener('abort', aborted);

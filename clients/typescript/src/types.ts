@@ -205,6 +205,8 @@ export interface Query {
   error?: ErrorInfo;
   reason?: string;
   result?: QueryResult;
+  /** Queued: it ended in the queue, before it began. Another one may run. */
+  queued?: boolean;
 }
 
 /** QueryResult is the result of an execution. */

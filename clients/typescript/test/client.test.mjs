@@ -216,3 +216,88 @@ test('a list is read when it has changed, once at a time', async () => {
   await until('the next', () => list.state().sessions.length === 2);
   end();
 });
+
+test('an end that belongs to an earlier stay in a room ends nobody else', async () => {
+  const g = new Gateway();
+  g.session('s');
+  for (const n of to(100)) g.say('s', n);
+  const first = heard(g, 's', 100);
+  await turns();
+  g.end('s'); // it is on its way while the other joins
+  const seqs = [];
+  for await (const e of g.client.events('s', 10)) seqs.push(e.context.seq);
+  assert.deepEqual(seqs, to(101, 11));
+  assert.deepEqual([...first], [101]);
+});
+
+test('events past retention concern only who asks for them', async () => {
+  const g = new Gateway();
+  g.session('s', { purged: 50 });
+  for (const n of to(100)) g.say('s', n);
+  const well = heard(g, 's', 100, { onEnd: (e) => assert.fail(e) });
+  await turns();
+  await assert.rejects(g.client.events('s').next(), (e) => e.code === 'purged');
+  g.say('s', 101);
+  await until('it goes on', () => well.length === 1);
+  well.leave();
+});
+
+test('a connection that does not last is not hammered, and the session is read all the same', async () => {
+  const g = new Gateway();
+  g.session('s');
+  g.drops = true;
+  g.before = () => turns(200);
+  const live = g.client.live('s');
+  const end = live.watch(() => {});
+  await until('the session', () => !live.state().loading);
+  assert.equal(g.count('GET', '/sessions/s') <= 2, true);
+  end();
+});
+
+test('a gateway that takes no request of a client ends its rooms', { timeout: 30_000 }, async () => {
+  const g = new Gateway();
+  g.session('s');
+  g.drops = true;
+  g.before = async () => { throw new GatewayError('no valid token', 'unauthorized', 401); };
+  await assert.rejects(g.client.events('s').next(), (e) => e.code === 'unauthorized');
+});
+
+test('a session that comes later is shown then, and a passing fault loses nothing', async () => {
+  const g = new Gateway();
+  const live = g.client.live('s');
+  const events = [];
+  const deaf = live.listen((e) => events.push(e.context.seq));
+  const end = live.watch(() => {});
+  await until('it is not there', () => live.state().error?.code === 'not_found');
+  await until('the lists', () => g.sockets[0]?.rooms.has('*'));
+  g.session('s');
+  g.change('s', 'created');
+  await until('it is there', () => !live.state().error && live.state().connected);
+  g.say('s', 1);
+  await until('the first', () => events.length === 1);
+  g.fail('s', 'unavailable');
+  g.say('s', 2);
+  await until('the fault', () => live.state().error);
+  await until('the second', () => events.length === 2 && !live.state().error);
+  assert.deepEqual(events, [1, 2]);
+  assert.equal(live.state().conversation.blocks.length, 2);
+  end();
+  deaf();
+});
+
+test('without a worker there is no state, and a queued end leaves the requests of the running turn', async () => {
+  const g = new Gateway();
+  const s = g.session('s', { status: 'running' });
+  const live = g.client.live('s');
+  const end = live.watch(() => {});
+  await until('it', () => live.state().connected && live.state().inspection);
+  s.status = undefined;
+  g.emit('s', 'permission:requested', { requestId: 'r1' });
+  await until('no state', () => !live.state().inspection);
+  g.emit('s', 'query:interrupted', { executionId: 'x9', queued: true });
+  await turns();
+  assert.equal(live.state().permissions.length, 1);
+  g.emit('s', 'query:interrupted', { executionId: 'x1' });
+  await until('none', () => live.state().permissions.length === 0);
+  end();
+});

@@ -8,6 +8,8 @@ export class Gateway {
   requests = [];
   /** refuse makes opening a socket fail. */
   refuse = false;
+  /** drops makes sockets close as soon as they are open. */
+  drops = false;
   /** before is awaited before a request is answered. */
   before = async () => {};
 
@@ -43,7 +45,12 @@ export class Gateway {
   end(id) {
     this.emit(id, 'session:closed');
     this.sessions.get(id).open = false;
-    for (const socket of this.sockets) if (socket.rooms.delete(id)) socket.tell({ room: id, left: true });
+    for (const socket of this.sockets) socket.finish(id, { left: true });
+  }
+
+  /** fail ends a room with an error. */
+  fail(id, code) {
+    for (const socket of this.sockets) socket.finish(id, { error: { code, message: code } });
   }
 
   change(id, kind) {
@@ -87,6 +94,7 @@ function json(status, body) {
 
 class FakeSocket {
   rooms = new Map();
+  joined = new Map();
   isOpen = false;
 
   constructor(gateway, url) {
@@ -94,7 +102,11 @@ class FakeSocket {
     this.gateway = gateway;
     this.url = url;
     gateway.sockets.push(this);
-    setImmediate(() => { this.isOpen = true; this.onopen?.({}); });
+    setImmediate(() => {
+      this.isOpen = true;
+      this.onopen?.({});
+      if (gateway.drops) this.close();
+    });
   }
 
   /** send begins a room behind what was sent of it before, as a gateway does. */
@@ -104,7 +116,17 @@ class FakeSocket {
     if (leave) this.rooms.delete(leave);
     if (!join) return;
     this.rooms.set(join, after);
-    for (const event of this.gateway.sessions.get(join)?.events ?? []) this.pass(join, event);
+    this.joined.set(join, after);
+    const s = this.gateway.sessions.get(join);
+    if (s?.purged > after) return this.finish(join, { error: { code: 'purged', message: 'purged' } });
+    if (join === '*') this.tell({ room: '*', event: { type: 'sessions:changed', payload: { kind: 'missed' }, context: {} } });
+    for (const event of s?.events ?? []) this.pass(join, event);
+    if (s?.open === false) this.finish(join, { left: true });
+  }
+
+  /** finish ends a room as a gateway does. */
+  finish(id, how) {
+    if (this.rooms.delete(id)) this.tell({ room: id, ...how, after: this.joined.get(id) || undefined });
   }
 
   pass(id, event) {
