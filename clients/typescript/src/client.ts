@@ -57,6 +57,9 @@ export interface ListOptions {
 const attempts = 4;
 const firstPause = 250;
 
+/** unanswered is the code of errors of servers in between. */
+const unanswered = 'unanswered';
+
 /** patient is how long, in milliseconds, a result was waited for that is waited for anew. */
 const patient = 20_000;
 
@@ -120,7 +123,7 @@ export class Client {
       try {
         return await this.#json<Result>('POST', at(id) + '/messages?wait=true', body, signal, true);
       } catch (error) {
-        const answered = error instanceof GatewayError && error.code !== 'failed';
+        const answered = error instanceof GatewayError && error.code !== unanswered;
         if (answered || signal?.aborted || Date.now() - began < patient) throw error;
       }
     }
@@ -237,12 +240,12 @@ export class Client {
         if (response.ok) return await read(response);
         const problem = await problemOf(response);
         if (problem) throw problem;
-        failure = new GatewayError(`${method} ${path}: ${response.status} ${response.statusText}`, 'failed', response.status);
+        failure = new GatewayError(`${method} ${path}: ${response.status} ${response.statusText}`, unanswered, response.status);
         if (response.status < 500) throw failure;
       } catch (error) {
         if (error instanceof GatewayError || signal?.aborted) throw error;
         // No answer has come, or not all of it.
-        failure = error instanceof SyntaxError ? new GatewayError(`${method} ${path}: the answer is no JSON`, 'failed', 0) : error;
+        failure = error instanceof SyntaxError ? new GatewayError(`${method} ${path}: the answer is no JSON`, unanswered, 0) : error;
       }
       if (!repeatable || attempt === attempts) throw failure;
       await pause(firstPause * 2 ** (attempt - 1), signal);

@@ -12,7 +12,7 @@ export class GatewayError extends Error {
   override name = 'GatewayError';
   constructor(
     message: string,
-    /** code is what programs branch on: invalid, unauthorized, not_found, closed, busy, exists, no_worker, … */
+    /** code is what programs branch on: invalid, unauthorized, not_found, closed, busy, exists, no_worker, …; unanswered if a server in between has answered. */
     readonly code: string,
     /** status is the HTTP status; 0 for a room. */
     readonly status: number,
