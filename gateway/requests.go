@@ -59,21 +59,42 @@ const (
 
 // within calls do with a bound. A request that no worker has taken by then may still be done.
 func within(r *http.Request, limit time.Duration, do func(ctx context.Context) error) error {
+	_, err := taken(r, limit, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
+	return err
+}
+
+// taken is within for what has an answer.
+func taken[T any](r *http.Request, limit time.Duration, do func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	defer cancel()
-	err := do(ctx)
+	v, err := do(ctx)
 	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
-		return fmt.Errorf("%w within %s; the request may still be done: %w", session.ErrNoWorker, limit, err)
+		err = fmt.Errorf("%w within %s; the request may still be done: %w", session.ErrNoWorker, limit, err)
+	}
+	return v, err
+}
+
+// reply answers with what was done.
+func reply(w http.ResponseWriter, body any, err error) error {
+	if err == nil {
+		answer(w, http.StatusOK, body)
 	}
 	return err
 }
 
-func (g *gateway) handle(r *http.Request) (*session.Handle, error) {
-	id := r.PathValue("id")
-	if err := session.ValidateID("id", id); err != nil {
-		return nil, err
+// of returns what serves a request about a session, which is found first.
+func (g *gateway) of(serve func(http.ResponseWriter, *http.Request, *session.Handle) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		id := r.PathValue("id")
+		if err := session.ValidateID("id", id); err != nil {
+			return err
+		}
+		h, err := g.Sessions.Get(r.Context(), id)
+		if err != nil {
+			return err
+		}
+		return serve(w, r, h)
 	}
-	return g.Sessions.Get(r.Context(), id)
 }
 
 // made is a session that was created.
@@ -81,9 +102,13 @@ type made struct {
 	ID string `json:"id"`
 }
 
-func created(w http.ResponseWriter, h *session.Handle) {
-	w.Header().Set("Location", "/sessions/"+h.ID())
-	answer(w, http.StatusCreated, made{h.ID()})
+// created answers with a session that was made.
+func created(w http.ResponseWriter, h *session.Handle, err error) error {
+	if err == nil {
+		w.Header().Set("Location", "/sessions/"+h.ID())
+		answer(w, http.StatusCreated, made{h.ID()})
+	}
+	return err
 }
 
 func (g *gateway) create(w http.ResponseWriter, r *http.Request) error {
@@ -95,10 +120,7 @@ func (g *gateway) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	h, err := g.Sessions.Create(r.Context(), body.ID, body.Options)
-	if err == nil {
-		created(w, h)
-	}
-	return err
+	return created(w, h, err)
 }
 
 func (g *gateway) list(w http.ResponseWriter, r *http.Request) error {
@@ -115,10 +137,7 @@ func (g *gateway) list(w http.ResponseWriter, r *http.Request) error {
 	if bad := new(serviceerror.InvalidArgument); errors.As(err, &bad) {
 		return session.Invalid("query", bad.Error(), "a visibility query of Temporal's, and a page that a list returned")
 	}
-	if err == nil {
-		answer(w, http.StatusOK, page)
-	}
-	return err
+	return reply(w, page, err)
 }
 
 // shown is a session: its conversation, and the state of one that is open.
@@ -132,11 +151,7 @@ type shown struct {
 const stateTime = 5 * time.Second
 
 // show asks for the state first: the conversation has then all that the state's last event had.
-func (g *gateway) show(w http.ResponseWriter, r *http.Request) error {
-	h, err := g.handle(r)
-	if err != nil {
-		return err
-	}
+func (g *gateway) show(w http.ResponseWriter, r *http.Request, h *session.Handle) error {
 	open, err := g.Sessions.IsOpen(r.Context(), h.ID())
 	if err != nil {
 		return err
@@ -168,27 +183,12 @@ func inspect(ctx context.Context, h *session.Handle) *session.Inspection {
 }
 
 // state answers with the state of an open session, without its conversation.
-func (g *gateway) state(w http.ResponseWriter, r *http.Request) error {
-	h, err := g.handle(r)
-	if err != nil {
-		return err
-	}
-	var i session.Inspection
-	err = within(r, stateTime, func(ctx context.Context) (err error) {
-		i, err = h.Inspect(ctx)
-		return err
-	})
-	if err == nil {
-		answer(w, http.StatusOK, i)
-	}
-	return err
+func (g *gateway) state(w http.ResponseWriter, r *http.Request, h *session.Handle) error {
+	i, err := taken(r, stateTime, h.Inspect)
+	return reply(w, i, err)
 }
 
-func (g *gateway) delete(w http.ResponseWriter, r *http.Request) error {
-	h, err := g.handle(r)
-	if err != nil {
-		return err
-	}
+func (g *gateway) delete(w http.ResponseWriter, r *http.Request, h *session.Handle) error {
 	if err := within(r, endTime, h.Close); err != nil && !errors.Is(err, session.ErrClosed) {
 		return err
 	}
@@ -203,20 +203,12 @@ func done(w http.ResponseWriter, err error) error {
 	return err
 }
 
-func (g *gateway) send(w http.ResponseWriter, r *http.Request) error {
+func (g *gateway) send(w http.ResponseWriter, r *http.Request, h *session.Handle) error {
 	var m session.Message
 	if err := read(w, r, &m); err != nil {
 		return err
 	}
-	h, err := g.handle(r)
-	if err != nil {
-		return err
-	}
-	var receipt session.Receipt
-	err = within(r, takeTime, func(ctx context.Context) (err error) {
-		receipt, err = h.Send(ctx, m)
-		return err
-	})
+	receipt, err := taken(r, takeTime, func(ctx context.Context) (session.Receipt, error) { return h.Send(ctx, m) })
 	if err != nil {
 		return err
 	}
@@ -227,46 +219,25 @@ func (g *gateway) send(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	res, err := h.Wait(r.Context(), receipt)
-	if err == nil {
-		answer(w, http.StatusOK, res)
-	}
-	return err
+	return reply(w, res, err)
 }
 
-func (g *gateway) result(w http.ResponseWriter, r *http.Request) error {
-	h, err := g.handle(r)
-	if err != nil {
-		return err
-	}
+func (g *gateway) result(w http.ResponseWriter, r *http.Request, h *session.Handle) error {
 	res, err := h.Result(r.Context(), r.PathValue("message"))
-	if err == nil {
-		answer(w, http.StatusOK, res)
-	}
-	return err
+	return reply(w, res, err)
 }
 
 // configure changes the options of an open session, and of a closed one title, metadata and tags.
-func (g *gateway) configure(w http.ResponseWriter, r *http.Request) error {
+func (g *gateway) configure(w http.ResponseWriter, r *http.Request, h *session.Handle) error {
 	var c session.Configure
 	if err := read(w, r, &c); err != nil {
 		return err
 	}
-	h, err := g.handle(r)
-	if err != nil {
-		return err
-	}
-	var s session.Snapshot
-	err = within(r, takeTime, func(ctx context.Context) (err error) {
-		s, err = h.Configure(ctx, c)
-		return err
-	})
+	s, err := taken(r, takeTime, func(ctx context.Context) (session.Snapshot, error) { return h.Configure(ctx, c) })
 	if errors.Is(err, session.ErrClosed) && amends(c) {
 		s, err = g.Sessions.Amend(r.Context(), h.ID(), session.Amendment{Title: c.Title, Metadata: c.Metadata, Tags: c.Tags})
 	}
-	if err == nil {
-		answer(w, http.StatusOK, s)
-	}
-	return err
+	return reply(w, s, err)
 }
 
 // amends reports whether a change is one of what closed sessions have.
@@ -276,27 +247,16 @@ func amends(c session.Configure) bool {
 	return err == nil && string(left) == "{}"
 }
 
-func (g *gateway) interrupt(w http.ResponseWriter, r *http.Request) error {
+func (g *gateway) interrupt(w http.ResponseWriter, r *http.Request, h *session.Handle) error {
 	var req session.InterruptRequest
 	if err := read(w, r, &req); err != nil {
 		return err
 	}
-	h, err := g.handle(r)
-	if err != nil {
-		return err
-	}
-	var reply session.InterruptReply
-	err = within(r, takeTime, func(ctx context.Context) (err error) {
-		reply, err = h.Interrupt(ctx, req)
-		return err
-	})
-	if err == nil {
-		answer(w, http.StatusOK, reply)
-	}
-	return err
+	done, err := taken(r, takeTime, func(ctx context.Context) (session.InterruptReply, error) { return h.Interrupt(ctx, req) })
+	return reply(w, done, err)
 }
 
-func (g *gateway) respond(w http.ResponseWriter, r *http.Request) error {
+func (g *gateway) respond(w http.ResponseWriter, r *http.Request, h *session.Handle) error {
 	var req struct {
 		Allow *bool `json:"allow"` // a missing one must not deny
 		session.RespondRequest
@@ -308,10 +268,6 @@ func (g *gateway) respond(w http.ResponseWriter, r *http.Request) error {
 		return session.Invalid("allow", "is missing", "true or false")
 	}
 	req.RespondRequest.Allow = *req.Allow
-	h, err := g.handle(r)
-	if err != nil {
-		return err
-	}
 	return done(w, within(r, takeTime, func(ctx context.Context) error { return h.Respond(ctx, req.RespondRequest) }))
 }
 
@@ -322,12 +278,9 @@ const syncPoll = 500 * time.Millisecond
 var errBehind = errors.New("the archive is behind")
 
 // sync waits until nothing runs and the archive is not behind. A closed session is archived.
-func (g *gateway) sync(w http.ResponseWriter, r *http.Request) error {
-	h, err := g.handle(r)
-	if err != nil {
-		return err
-	}
-	if _, err = h.AwaitIdle(r.Context()); err == nil {
+func (g *gateway) sync(w http.ResponseWriter, r *http.Request, h *session.Handle) error {
+	_, err := h.AwaitIdle(r.Context())
+	if err == nil {
 		err = archived(r.Context(), h)
 	}
 	if err != nil && !errors.Is(err, session.ErrClosed) {
@@ -354,35 +307,21 @@ func archived(ctx context.Context, h *session.Handle) error {
 	}
 }
 
-func (g *gateway) evict(w http.ResponseWriter, r *http.Request) error {
-	h, err := g.handle(r)
-	if err != nil {
-		return err
-	}
+func (g *gateway) evict(w http.ResponseWriter, r *http.Request, h *session.Handle) error {
 	return done(w, within(r, takeTime, h.Evict))
 }
 
-func (g *gateway) close(w http.ResponseWriter, r *http.Request) error {
-	h, err := g.handle(r)
-	if err != nil {
-		return err
-	}
+func (g *gateway) close(w http.ResponseWriter, r *http.Request, h *session.Handle) error {
 	return done(w, within(r, endTime, h.Close))
 }
 
 // open reopens a closed session; an open one stays as it is.
-func (g *gateway) open(w http.ResponseWriter, r *http.Request) error {
-	h, err := g.handle(r)
-	if err != nil {
-		return err
-	}
-	if h, err = g.Sessions.Open(r.Context(), h.ID(), session.Options{}); err == nil {
-		answer(w, http.StatusOK, made{h.ID()})
-	}
-	return err
+func (g *gateway) open(w http.ResponseWriter, r *http.Request, h *session.Handle) error {
+	_, err := g.Sessions.Open(r.Context(), h.ID(), session.Options{})
+	return reply(w, made{h.ID()}, err)
 }
 
-func (g *gateway) fork(w http.ResponseWriter, r *http.Request) error {
+func (g *gateway) fork(w http.ResponseWriter, r *http.Request, h *session.Handle) error {
 	var body struct {
 		ID string `json:"id"`
 		At string `json:"at"`
@@ -390,14 +329,8 @@ func (g *gateway) fork(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &body); err != nil {
 		return err
 	}
-	h, err := g.handle(r)
-	if err != nil {
-		return err
-	}
-	if h, err = g.Sessions.Fork(r.Context(), h.ID(), session.Fork{ID: body.ID, At: body.At}); err == nil {
-		created(w, h)
-	}
-	return err
+	fork, err := g.Sessions.Fork(r.Context(), h.ID(), session.Fork{ID: body.ID, At: body.At})
+	return created(w, fork, err)
 }
 
 func (g *gateway) merge(w http.ResponseWriter, r *http.Request) error {
@@ -409,18 +342,12 @@ func (g *gateway) merge(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	h, err := g.Sessions.Merge(r.Context(), body.IDs, body.ID)
-	if err == nil {
-		created(w, h)
-	}
-	return err
+	return created(w, h, err)
 }
 
 func (g *gateway) files(w http.ResponseWriter, r *http.Request) error {
 	files, err := g.Sessions.Files(r.Context(), r.PathValue("id"))
-	if err == nil {
-		answer(w, http.StatusOK, map[string]any{"files": files})
-	}
-	return err
+	return reply(w, map[string]any{"files": files}, err)
 }
 
 var errNoFile = errors.New("no such file")
