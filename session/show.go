@@ -125,7 +125,7 @@ func (c *Client) showOpen(ctx context.Context, conv *Conversation, from From, mi
 	return false, nil
 }
 
-// showRest reads what is left of a stream whose beginning is in the archive: the open requests, and
+// showRest reads the rest of a stream whose beginning is in the archive: the open requests, and
 // the number of the event up to which the archive has all.
 func (c *Client) showRest(ctx context.Context, conv *Conversation) error {
 	for ev, err := range c.left(ctx, conv.SessionID, 0, false) {

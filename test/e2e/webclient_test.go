@@ -114,11 +114,11 @@ func TestR128ClientLibrary(t *testing.T) {
 	// What is said while the gateway is away comes when it is there again, once.
 	h := newest(t, first.ID())
 	stop()
-	require.NoError(t, say(t, h, "SAY nobody was listening").Err())
+	require.NoError(t, say(t, h, "SAY said meanwhile").Err())
 	again, stopAgain := serveUntil(t, "--listen", strings.TrimPrefix(w.url, "http://"), "--origin", origin, "--token-file", tokenFile(t, w.token))
 	stop = stopAgain
 	require.Equal(t, w.url, again.url)
-	p.do("see", ".block.assistant_text", "nobody was listening")
+	p.do("see", ".block.assistant_text", "said meanwhile")
 	p.do("say", "message", "SLOW 60")
 	p.do("see", ".block.assistant_text", "tick0")
 	p.do("click", "Stop")

@@ -1,4 +1,4 @@
-/** call calls a listener. What that throws is reported as uncaught, and harms nobody else. */
+/** call calls a listener. What that throws is reported as an uncaught error, and other listeners are called all the same. */
 export function call(listener: () => void): void {
   try {
     listener();

@@ -110,7 +110,7 @@ export class Client {
     return this.#json('GET', at(id) + '/state', undefined, signal);
   }
 
-  /** send gives a message to the agent, and returns when it is accepted. */
+  /** send sends a message to the agent, and returns when it is accepted. */
   send(id: string, message: Message | string, signal?: AbortSignal): Promise<Receipt> {
     return this.#json('POST', at(id) + '/messages', whole(message), signal, true);
   }
@@ -154,7 +154,7 @@ export class Client {
     await this.#nothing('POST', at(id) + '/sync', undefined, signal, true);
   }
 
-  /** evict gives up an idle sandbox; the next message makes another. */
+  /** evict ends an idle sandbox; the next message makes another. */
   async evict(id: string, signal?: AbortSignal): Promise<void> {
     await this.#nothing('POST', at(id) + '/environment/terminate', undefined, signal);
   }
@@ -257,7 +257,7 @@ function at(id: string): string {
   return '/sessions/' + encodeURIComponent(id);
 }
 
-/** whole gives a message its id before it is sent first: sent again it is the same message. */
+/** whole returns a message with an id: sent again it is the same message. */
 function whole(message: Message | string): Message {
   const given = typeof message === 'string' ? { text: message } : message;
   return given.id ? given : { ...given, id: newID() };

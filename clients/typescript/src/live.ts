@@ -47,7 +47,7 @@ const frame = 16;
 /** settling is the time from an event until the state is asked for; the pause doubles up to settled. */
 const settling = 150;
 const settled = 8000;
-/** grace is how long a session is followed that nobody watches any more. */
+/** grace is how long a session is still followed behind its last watcher. */
 const grace = 1000;
 /** firstRetry doubles with each attempt to read a session. */
 const firstRetry = 500;
@@ -208,18 +208,18 @@ class Following {
     });
     this.files.begin();
     if (!open) return;
-    this.#goOn(lastSeq);
+    this.#continue(lastSeq);
   }
 
-  /** #goOn continues the conversation behind an event. The state that is known is older. */
-  #goOn(after: number): void {
+  /** #continue continues the conversation behind an event. The state that is known is older. */
+  #continue(after: number): void {
     this.inspector.ask();
     this.#leave = this.client.rooms.join(this.id, after, {
       onEvent: (event) => this.#receive(event),
       onConnected: (connected, error) => this.set(error || connected ? { connected, error } : { connected }),
       onEnd: (error) => {
         this.#out();
-        if (error) return this.#failed(error, outdated.has(error.code) ? undefined : () => this.#goOn(this.state().lastSeq));
+        if (error) return this.#failed(error, outdated.has(error.code) ? undefined : () => this.#continue(this.state().lastSeq));
         this.set({ closed: true, inspection: undefined, permissions: [] });
         this.reload(); // the archive has it now; it may be open again
       },
@@ -265,7 +265,7 @@ class Following {
 /**
  * Inspector asks for the state of an open session when an event may have changed it, and again after
  * pauses that double: the session's workflow learns of a turn's end and of requests after the stream
- * has them. While no worker has the state it goes on asking.
+ * has them. While no worker has the state it continues to ask.
  */
 class Inspector {
   #next: { pause: number; timer: ReturnType<typeof setTimeout> } | undefined;
@@ -302,7 +302,7 @@ class Inspector {
       const inspection = await this.client.state(this.id, this.ended);
       if (this.#asks === asks) this.set({ inspection });
     } catch (error) {
-      answered = false; // an end is told in the room
+      answered = false; // a session's end comes by its room
       if (error instanceof GatewayError && away.has(error.code) && this.#asks === asks) this.set({ inspection: undefined });
     }
     if (this.#asks !== asks) return;

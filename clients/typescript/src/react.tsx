@@ -11,7 +11,7 @@ import type {
 
 const ClientContext = createContext<Client | undefined>(undefined);
 
-/** SojournProvider gives the hooks below it their client. */
+/** SojournProvider has the client of the hooks below it. */
 export function SojournProvider(props: { client: Client; children?: ReactNode }): ReactElement {
   return createElement(ClientContext.Provider, { value: props.client }, props.children);
 }

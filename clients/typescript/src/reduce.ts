@@ -308,7 +308,7 @@ function hasText(t: BlockType): boolean {
 /** anyJSON are the fields of a block in which null is a value. */
 const anyJSON = new Set<keyof Block>(['input', 'output']);
 
-/** normal returns what an event gives of a block: without the fields that it does not set. */
+/** normal returns the fields of a block that an event sets. */
 function normal(given: BlockUpsert['block']): Block {
   const b: Partial<Block> = {};
   for (const key of Object.keys(given) as (keyof Block)[]) {

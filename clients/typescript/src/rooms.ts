@@ -53,7 +53,7 @@ const allLists = '*';
 const firstPause = 250;
 const longestPause = 10_000;
 
-/** A connection that lasts so many milliseconds was well; otherwise the pause goes on growing. */
+/** A connection that lasted so many milliseconds was in order; behind a shorter one the pause still grows. */
 const lasting = 5_000;
 
 /** After so many failures in a row it is asked by a request why, since a WebSocket does not say. */

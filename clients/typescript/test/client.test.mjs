@@ -4,8 +4,8 @@ import { test } from 'node:test';
 import { GatewayError, SessionList } from '../lib/index.js';
 import { Gateway, turns, until } from './fakes.mjs';
 
-/** heard joins a room and returns the numbers of what comes. */
-function heard(gateway, id, after, more = {}) {
+/** joined joins a room and returns the numbers of what comes. */
+function joined(gateway, id, after, more = {}) {
   const seqs = [];
   seqs.leave = gateway.client.rooms.join(id, after, { onEvent: (e) => seqs.push(e.context.seq), ...more });
   return seqs;
@@ -13,14 +13,14 @@ function heard(gateway, id, after, more = {}) {
 
 const to = (n, from = 1) => Array.from({ length: n - from + 1 }, (_, i) => from + i);
 
-test('whoever joins further back misses nothing, and nobody gets anything twice', async () => {
+test('who joins further back misses no event, and none comes twice', async () => {
   const g = new Gateway();
   g.session('s');
   for (const n of to(100)) g.say('s', n);
-  const first = heard(g, 's', 100);
+  const first = joined(g, 's', 100);
   await turns();
   g.say('s', 101); // on its way while the other joins
-  const second = heard(g, 's', 10);
+  const second = joined(g, 's', 10);
   g.say('s', 102);
   await turns();
   assert.deepEqual([...first], [101, 102]);
@@ -30,11 +30,11 @@ test('whoever joins further back misses nothing, and nobody gets anything twice'
   assert.equal(g.sockets.length, 0, 'the connection ends with the last room');
 });
 
-test('a lost connection is made again, and each room goes on where it was', async () => {
+test('a lost connection is made again, and each room continues where it was', async () => {
   const g = new Gateway();
   g.session('s');
   const connected = [];
-  const all = heard(g, 's', 0, { onConnected: (is) => connected.push(is) });
+  const all = joined(g, 's', 0, { onConnected: (is) => connected.push(is) });
   g.say('s', 1);
   await until('the first', () => all.length === 1);
   g.sockets[0].close();
@@ -52,8 +52,8 @@ test('a listener that throws harms no other', async () => {
   process.on('uncaughtException', (e) => thrown.push(e.message));
   const g = new Gateway();
   g.session('s');
-  const broken = heard(g, 's', 0, { onConnected: () => { throw new Error('connected'); }, onEvent: () => { throw new Error('event'); } });
-  const well = heard(g, 's', 0);
+  const broken = joined(g, 's', 0, { onConnected: () => { throw new Error('connected'); }, onEvent: () => { throw new Error('event'); } });
+  const well = joined(g, 's', 0);
   g.say('s', 1);
   g.say('s', 2);
   await until('both', () => well.length === 2);
@@ -156,7 +156,7 @@ test('a live session has what its stream has, and its state, closed, opened agai
   await until('it is gone', () => live.state().error?.code === 'not_found');
   assert.equal(live.state().closed, true);
   end();
-  await until('nobody is connected', () => g.sockets.length === 0);
+  await until('the end of the connection', () => g.sockets.length === 0);
   assert.equal(live.state().loading, true, 'it is forgotten');
 });
 
@@ -217,11 +217,11 @@ test('a list is read when it has changed, once at a time', async () => {
   end();
 });
 
-test('an end that belongs to an earlier stay in a room ends nobody else', async () => {
+test('an end that belongs to an earlier stay in a room ends no later one', async () => {
   const g = new Gateway();
   g.session('s');
   for (const n of to(100)) g.say('s', n);
-  const first = heard(g, 's', 100);
+  const first = joined(g, 's', 100);
   await turns();
   g.end('s'); // it is on its way while the other joins
   const seqs = [];
@@ -234,11 +234,11 @@ test('events past retention concern only who asks for them', async () => {
   const g = new Gateway();
   g.session('s', { purged: 50 });
   for (const n of to(100)) g.say('s', n);
-  const well = heard(g, 's', 100, { onEnd: (e) => assert.fail(e) });
+  const well = joined(g, 's', 100, { onEnd: (e) => assert.fail(e) });
   await turns();
   await assert.rejects(g.client.events('s').next(), (e) => e.code === 'purged');
   g.say('s', 101);
-  await until('it goes on', () => well.length === 1);
+  await until('the next', () => well.length === 1);
   well.leave();
 });
 

@@ -41,7 +41,7 @@ export class Gateway {
     return this.emit(id, 'block:upsert', { block: { id: 'b' + text, type: 'assistant_text', status: 'complete', content: text } });
   }
 
-  /** end closes a session, of which those in its room are told. */
+  /** end closes a session, and ends its room. */
   end(id) {
     this.emit(id, 'session:closed');
     this.sessions.get(id).open = false;
