@@ -24,8 +24,11 @@ const (
 	// which is ten seconds.
 	statePatience = 30 * time.Second
 	// statePoll and statePollMost are the first and the longest pause between two
-	// queries of the workflow.
+	// queries of the workflow. Up to statePollSoon they double, then they are a quarter of
+	// what was waited already: who waits for Claude Code, which writes its transcript a
+	// tenth of a second after its answer, does not wait as long again.
 	statePoll     = 5 * time.Millisecond
+	statePollSoon = 20 * time.Millisecond
 	statePollMost = 250 * time.Millisecond
 )
 
@@ -35,7 +38,8 @@ const (
 // read the end in Events. It waits neither for a worker that answers nothing for
 // 30 seconds, nor for a session that was terminated.
 func (h *Handle) AwaitState(ctx context.Context, executionID string) {
-	for wait := statePoll; h.isBusyWith(ctx, executionID); wait = min(2*wait, statePollMost) {
+	began := time.Now()
+	for wait := statePoll; h.isBusyWith(ctx, executionID); wait = min(2*wait, max(statePollSoon, time.Since(began)/4), statePollMost) {
 		if wait == statePollMost && h.live(ctx) != nil {
 			return // it would answer so for ever
 		}
