@@ -158,7 +158,7 @@ func (g *gateway) show(w http.ResponseWriter, r *http.Request, h *session.Handle
 	}
 	var i *session.Inspection
 	if open {
-		i = inspect(r.Context(), h)
+		i = g.inspect(r.Context(), h)
 	}
 	conv, err := g.Sessions.Show(r.Context(), h.ID(), session.FromAuto)
 	if err != nil {
@@ -171,15 +171,19 @@ func (g *gateway) show(w http.ResponseWriter, r *http.Request, h *session.Handle
 	return nil
 }
 
-// inspect returns the state of an open session, nil if it was closed meanwhile, or no worker has it.
-func inspect(ctx context.Context, h *session.Handle) *session.Inspection {
+// inspect returns the state of an open session, nil if it was closed meanwhile, or can't be had: the
+// conversation is shown all the same.
+func (g *gateway) inspect(ctx context.Context, h *session.Handle) *session.Inspection {
 	ctx, cancel := context.WithTimeout(ctx, stateTime)
 	defer cancel()
 	i, err := h.Inspect(ctx)
-	if err != nil {
-		return nil
+	switch {
+	case err == nil:
+		return &i
+	case !errors.Is(err, session.ErrClosed):
+		g.Log.Warn("the state of a session is not known", "session", h.ID(), "error", err)
 	}
-	return &i
+	return nil
 }
 
 // state answers with the state of an open session, without its conversation.

@@ -136,7 +136,7 @@ export class Client {
 
   /** configure changes options, and of a closed session title, metadata and tags. */
   async configure(id: string, change: Configure, signal?: AbortSignal): Promise<void> {
-    await this.#nothing('PATCH', at(id) + '/options', change, signal, true);
+    await this.#done('PATCH', at(id) + '/options', change, signal, true);
   }
 
   /** interrupt stops the running turn, and those of all children. */
@@ -146,32 +146,32 @@ export class Client {
 
   /** respond answers a permission request or a question. */
   async respond(id: string, answer: RespondRequest, signal?: AbortSignal): Promise<void> {
-    await this.#nothing('POST', at(id) + '/respond', answer, signal);
+    await this.#done('POST', at(id) + '/respond', answer, signal);
   }
 
   /** sync waits until nothing runs and the archive has what was said. */
   async sync(id: string, signal?: AbortSignal): Promise<void> {
-    await this.#nothing('POST', at(id) + '/sync', undefined, signal, true);
+    await this.#done('POST', at(id) + '/sync', undefined, signal, true);
   }
 
   /** evict ends an idle sandbox; the next message makes another. */
   async evict(id: string, signal?: AbortSignal): Promise<void> {
-    await this.#nothing('POST', at(id) + '/environment/terminate', undefined, signal);
+    await this.#done('POST', at(id) + '/environment/terminate', undefined, signal);
   }
 
   /** close ends a session; it can be opened again. */
   async close(id: string, signal?: AbortSignal): Promise<void> {
-    await this.#nothing('POST', at(id) + '/close', undefined, signal);
+    await this.#done('POST', at(id) + '/close', undefined, signal);
   }
 
   /** open opens a closed session again; an open one stays as it is. */
   async open(id: string, signal?: AbortSignal): Promise<void> {
-    await this.#nothing('POST', at(id) + '/open', undefined, signal, true);
+    await this.#done('POST', at(id) + '/open', undefined, signal, true);
   }
 
   /** delete closes a session, and deletes all that is stored of it. */
   async delete(id: string, signal?: AbortSignal): Promise<void> {
-    await this.#nothing('DELETE', at(id), undefined, signal);
+    await this.#done('DELETE', at(id), undefined, signal);
   }
 
   /** fork returns the id of a new session with the conversation up to block `at`, or all of it. */
@@ -219,8 +219,8 @@ export class Client {
     return this.#request(method, path, body, signal, repeatable, (response) => response.json() as Promise<T>);
   }
 
-  /** #nothing makes a request whose answer is not needed. It is read: a connection is kept for an answer that is not. */
-  async #nothing(method: string, path: string, body?: unknown, signal?: AbortSignal, repeatable?: boolean): Promise<void> {
+  /** #done makes a request whose answer says no more than that it is done. It is read: a connection is kept for an answer that is not. */
+  async #done(method: string, path: string, body?: unknown, signal?: AbortSignal, repeatable?: boolean): Promise<void> {
     await this.#request(method, path, body, signal, repeatable, (response) => response.arrayBuffer());
   }
 
