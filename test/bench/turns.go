@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -12,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/test/harness"
@@ -208,18 +211,63 @@ func (m meter) measure(ctx context.Context, b *bench, s *session.Handle) (cost t
 		}
 	}
 	cost.requests = float64(m.counter.of(s.ID()) - requests)
-	cost.agent, err = atWork(ctx, s, seq)
+	cost.agent, err = m.atWork(ctx, b, s, seq)
 	return cost, err
 }
 
 // atWork returns how long the agent worked on the turn after an event: from the query's
-// start, after which it is sent the prompt, to the record of the line in which it
-// reports that it is idle.
-func atWork(ctx context.Context, s *session.Handle, seq uint64) (float64, error) {
-	var began, idle time.Time
+// start, after which it is sent the prompt, until it has reported that it is idle and
+// has written its transcript. Claude Code writes later than it reports, and the later
+// the longer the session is; the turn's end waits for it.
+func (m meter) atWork(ctx context.Context, b *bench, s *session.Handle, seq uint64) (float64, error) {
+	began, idle, err := inStream(ctx, s, seq)
+	if err != nil {
+		return 0, err
+	}
+	written, err := m.written(ctx, b, s)
+	if err != nil {
+		return 0, err
+	}
+	if written.After(idle) {
+		idle = written
+	}
+	return idle.Sub(began).Seconds(), nil
+}
+
+// written returns when the agent last wrote to the transcripts that the archive has
+// whole. One that has grown since was not what the turn's end waited for.
+func (m meter) written(ctx context.Context, b *bench, s *session.Handle) (last time.Time, err error) {
+	transcripts, err := b.stack.Archive.Transcripts(ctx, s.ID())
+	if err != nil {
+		return last, err
+	}
+	for _, t := range transcripts {
+		if t.Kind != adapters.Append {
+			continue
+		}
+		found, err := filepath.Glob(filepath.Join(m.host.dataDir, "sandboxes", s.ID()+"-*", "home", t.Path))
+		if err != nil {
+			return last, err
+		}
+		for _, path := range found {
+			info, err := os.Stat(path)
+			if err != nil {
+				return last, err
+			}
+			if info.Size() == t.Size && info.ModTime().After(last) {
+				last = info.ModTime()
+			}
+		}
+	}
+	return last, nil
+}
+
+// inStream returns when the turn after an event began and when its agent reported that
+// it is idle, by the records in the stream.
+func inStream(ctx context.Context, s *session.Handle, seq uint64) (began, idle time.Time, err error) {
 	for ev, err := range s.Events(ctx, seq, false) {
 		if err != nil {
-			return 0, err
+			return began, idle, err
 		}
 		switch ev.Payload.(type) {
 		case event.QueryStarted:
@@ -229,9 +277,9 @@ func atWork(ctx context.Context, s *session.Handle, seq uint64) (float64, error)
 		}
 	}
 	if began.IsZero() || idle.Before(began) {
-		return 0, fmt.Errorf("the agent was at work from %s to %s", began, idle)
+		return began, idle, fmt.Errorf("the agent was at work from %s to %s", began, idle)
 	}
-	return idle.Sub(began).Seconds(), nil
+	return began, idle, nil
 }
 
 // used returns what the host's processes except the agents have used so far.

@@ -24,7 +24,9 @@ import (
 
 // Bounds of the waits. The only fault that they can cause is Stuck.
 const (
-	// turnPatience lets a turn lose several hosts.
+	// turnPatience is how long a turn may take from its message, or from the last kill
+	// that ended its agent: on a slow machine a turn that loses three hosts waits for
+	// three leases and three starts of its agent.
 	turnPatience  = 6 * time.Minute
 	closePatience = 4 * time.Minute
 	askPatience   = 20 * time.Second
@@ -114,13 +116,11 @@ func (s *testCase) send(ctx context.Context, at int, busy session.BusyPolicy) (r
 // await waits for a turn's end, and reports whether it was received.
 func (s *testCase) await(ctx context.Context, at int, r session.Receipt) bool {
 	t := s.turn(at)
-	patient, cancel := context.WithTimeout(ctx, turnPatience)
-	defer cancel()
-	for patient.Err() == nil {
-		short, done := context.WithTimeout(patient, askPatience)
+	for began := time.Now(); ctx.Err() == nil && time.Now().Before(s.turn(at).due(began)); {
+		short, done := context.WithTimeout(ctx, askPatience)
 		heard := s.sub.until(short, func(h Heard) bool { return endsMessage(h, t.Message) })
 		done()
-		if heard || len(s.d.deletions(t.sent)) > 0 && s.asked(patient, at, r) {
+		if heard || len(s.d.deletions(t.sent)) > 0 && s.asked(ctx, at, r) {
 			return true
 		}
 	}
@@ -136,7 +136,7 @@ func (s *testCase) overdue(at int) {
 	s.turns[at].Overdue = true
 	mark := s.turns[at].Mark
 	s.mu.Unlock()
-	s.fault(Stuck, "%s had no end after %s", mark, turnPatience)
+	s.fault(Stuck, "%s had no end %s after it was sent and any kill had ended its agent", mark, turnPatience)
 }
 
 // asked queries the workflow for the end of a turn whose event was deleted with the

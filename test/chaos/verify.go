@@ -99,6 +99,16 @@ func (t Turn) kind() Kind {
 	return hardest(met)
 }
 
+// due returns when a turn that was sent at a time is overdue.
+func (t Turn) due(sent time.Time) time.Time {
+	for _, h := range t.Hits {
+		if !h.Kind.agentLives() && h.At.After(sent) {
+			sent = h.At
+		}
+	}
+	return sent.Add(turnPatience)
+}
+
 // resumptions is how often a turn continues after the loss of a runner or a host.
 const resumptions = 3
 

@@ -413,3 +413,14 @@ func TestJudgeReadsWholeAnswers(t *testing.T) {
 		require.Equal(t, want, faultsOf(found), text)
 	}
 }
+
+// TestATurnIsOverdue: a kill that ends the agent starts the time anew, another does not.
+func TestATurnIsOverdue(t *testing.T) {
+	sent := time.Now()
+	turn := Turn{Hits: []Hit{{Kind: RunnerKill, At: sent.Add(-time.Minute)}, {Kind: HostKill, At: sent.Add(time.Minute)}, {Kind: StackKill, At: sent.Add(2 * time.Minute)}}}
+	for hits, want := range []time.Duration{0, 0, time.Minute, time.Minute} {
+		if got := (Turn{Hits: turn.Hits[:hits]}).due(sent); !got.Equal(sent.Add(want + turnPatience)) {
+			t.Errorf("with %d kills: overdue after %s, want %s", hits, got.Sub(sent), want+turnPatience)
+		}
+	}
+}
