@@ -211,7 +211,7 @@ func TestTurnsAreCompared(t *testing.T) {
 	}
 	var ratios []float64
 	var met []bool
-	for _, f := range late.over("a", lateTurn, early) {
+	for _, f := range (comparison{early, late}).over("a", 1000) {
 		ratios = append(ratios, *f.Ratio)
 		if f.Met != nil {
 			met = append(met, *f.Met)
@@ -219,6 +219,22 @@ func TestTurnsAreCompared(t *testing.T) {
 	}
 	require.InDeltaSlice(t, []float64{1.15, 1.2, 1, 1, 2}, ratios, 1e-9)
 	require.Equal(t, []bool{true, false, true, true}, met)
+}
+
+func TestLateTurnsAreInOrder(t *testing.T) {
+	t.Parallel()
+	late, err := parseLate("1000,2000")
+	require.NoError(t, err)
+	require.Equal(t, []int{1000, 2000}, late)
+	for list, want := range map[string]string{
+		"20":        `--late 20: "20" must be a number above 20`,
+		"1000,1100": `--late 1000,1100: "1100" must be a number above 1160`,
+		"1000,":     `--late 1000,: "" must be a number above 1160`,
+		"x":         `--late x: "x" must be a number above 20`,
+	} {
+		_, err := parseLate(list)
+		require.EqualError(t, err, want)
+	}
 }
 
 func TestRequestsAreCountedBySession(t *testing.T) {

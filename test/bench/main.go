@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fs.SetOutput(stderr)
 	asJSON := fs.Bool("json", false, "print one JSON value in place of the table")
 	only := fs.String("only", "", "measure these parts only: "+strings.Join(names(parts()), ","))
-	late := fs.Int("late", lateTurn, "the turn that the part turns compares with turn "+strconv.Itoa(earlyTurn))
+	late := fs.String("late", lateTurns, "the turns, in order, that the part turns compares with turn "+strconv.Itoa(earlyTurn))
 	root := fs.String("root", ".", "the repository, with bin/ and .agents/")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -47,11 +47,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "sojourn-bench: %v\n", err)
 		return 2
 	}
-	if *late <= earlyTurn {
-		fmt.Fprintf(stderr, "sojourn-bench: --late %d: it must be above %d\n", *late, earlyTurn)
+	b := &bench{root: *root, progress: stderr, began: time.Now()}
+	if b.late, err = parseLate(*late); err != nil {
+		fmt.Fprintf(stderr, "sojourn-bench: %v\n", err)
 		return 2
 	}
-	b := &bench{root: *root, late: *late, progress: stderr, began: time.Now()}
 	figures, err := b.measure(ctx, chosen)
 	if err == nil {
 		err = write(stdout, Report{Machine: thisMachine(), At: b.began, Seconds: time.Since(b.began).Seconds(), Figures: figures}, *asJSON)
@@ -88,7 +88,7 @@ func parts() []part {
 		{"tree", "111 sessions in three levels, interrupted and closed", true, (*bench).tree},
 		{"batch", "1 000 jobs through 32 places", true, (*bench).batch},
 		{"queue", "10 000 items that wait, against 100", true, (*bench).queue},
-		{"turns", "whole turns, a late one against turn 20", true, (*bench).turns},
+		{"turns", "whole turns, late ones against turn 20", true, (*bench).turns},
 	}
 }
 
@@ -117,10 +117,24 @@ func choose(only string) ([]part, error) {
 	return chosen, nil
 }
 
+// parseLate reads the turns that are compared with turn earlyTurn. One session has them all,
+// with what is measured of each before the next.
+func parseLate(list string) (late []int, err error) {
+	above := earlyTurn
+	for one := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(one)
+		if err != nil || n <= above {
+			return nil, fmt.Errorf("--late %s: %q must be a number above %d", list, one, above)
+		}
+		late, above = append(late, n), n+turnRounds
+	}
+	return late, nil
+}
+
 // bench is one run.
 type bench struct {
 	root     string
-	late     int
+	late     []int
 	progress io.Writer
 	began    time.Time
 	stack    *harness.Stack

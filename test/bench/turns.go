@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// earlyTurn is compared with a late one, by default lateTurn.
-	earlyTurn, lateTurn = 20, 1000
+	// earlyTurn is compared with late ones.
+	earlyTurn = 20
 	// turnRounds is the number of turns that are measured from each on. With 64 the
 	// processor time of one build had between 1.07 and 1.18 of the younger session's.
 	turnRounds = 160
@@ -33,8 +33,11 @@ const (
 // comparedAgents are those whose turns are compared.
 var comparedAgents = []string{"claude", "codex", "gemini", "opencode"}
 
-// turns compares whole turns early and late in a session, with real agents and a
-// thousand real turns. A young and an old session of each agent alternate on one
+// lateTurns are compared by default.
+const lateTurns = "1000"
+
+// turns compares whole turns early and late in a session, with real agents and real
+// turns. A young and an old session of each agent alternate on one
 // worker, so both run under the same conditions.
 func (b *bench) turns(ctx context.Context) (_ []Figure, err error) {
 	counter, err := countRequests(b.stack.Env["AWS_ENDPOINT_URL_S3"])
@@ -58,65 +61,88 @@ func (b *bench) turns(ctx context.Context) (_ []Figure, err error) {
 	return figures, nil
 }
 
-func (b *bench) turnsOf(ctx context.Context, agent string, m meter) ([]Figure, error) {
-	b.say("turns: %d turns of %s", b.late, agent)
-	pair, err := b.grow(ctx, agent)
+// turnsOf grows a session of an agent, and compares its late turns with those of a young
+// session.
+func (b *bench) turnsOf(ctx context.Context, agent string, m meter) (figures []Figure, err error) {
+	old, err := b.begin(ctx, agent)
 	if err != nil {
 		return nil, err
 	}
-	b.say("turns: comparing %s", agent)
-	compared, err := b.compare(ctx, agent, m, pair)
-	if err != nil {
-		return nil, err
+	for _, late := range b.late {
+		b.say("turns: %d turns of %s", late, agent)
+		young, err := b.begin(ctx, agent)
+		if err != nil {
+			return nil, err
+		}
+		// The turn before the first that is measured warms the agent: see compare.
+		g, growing := errgroup.WithContext(ctx)
+		g.Go(func() error { return young.answer(growing, earlyTurn-2) })
+		g.Go(func() error { return old.answer(growing, late-2) })
+		if err := g.Wait(); err != nil {
+			return nil, err
+		}
+		b.say("turns: comparing %s", agent)
+		compared, err := b.compare(ctx, m, young, old)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range compared.over(agent, late) {
+			b.say("turns: %s", strings.Join(f.cells(), "  "))
+			figures = append(figures, f)
+		}
+		if err := young.Close(ctx); err != nil {
+			return nil, err
+		}
 	}
-	for _, f := range compared {
-		b.say("turns: %s", strings.Join(f.cells(), "  "))
-	}
-	return compared, closeAll(ctx, pair)
+	return figures, old.Close(ctx)
 }
 
-// grow creates a young and an old session of an agent, each up to the turn that warms the
-// agent for the first measured one.
-func (b *bench) grow(ctx context.Context, agent string) (pair []*session.Handle, err error) {
-	g, ctx := errgroup.WithContext(ctx)
-	for _, last := range []int{earlyTurn, b.late} {
-		s, err := b.stack.Client.Create(ctx, "", session.Options{Agent: agent})
-		if err != nil {
-			return nil, errors.Join(err, g.Wait())
+// aged is a session and the number of turns that it has had.
+type aged struct {
+	*session.Handle
+	turns int
+}
+
+func (b *bench) begin(ctx context.Context, agent string) (*aged, error) {
+	s, err := b.stack.Client.Create(ctx, "", session.Options{Agent: agent})
+	return &aged{Handle: s}, err
+}
+
+// answer has the session's agent answer until it has had that many turns.
+func (s *aged) answer(ctx context.Context, turns int) error {
+	for s.turns < turns {
+		s.turns++
+		if err := answer(ctx, s.Handle, shortTurn); err != nil {
+			return fmt.Errorf("turn %d: %w", s.turns, err)
 		}
-		pair = append(pair, s)
-		g.Go(func() error {
-			for n := range last - 2 {
-				if err := answer(ctx, s, shortTurn); err != nil {
-					return fmt.Errorf("turn %d: %w", n+1, err)
-				}
-			}
-			return nil
-		})
 	}
-	return pair, g.Wait()
+	return nil
 }
 
 // compare measures turns of both sessions, alternately, after both agents are warm: the
 // young session was idle while the old one grew.
-func (b *bench) compare(ctx context.Context, agent string, m meter, pair []*session.Handle) ([]Figure, error) {
-	if err := each(ctx, pair, func(ctx context.Context, s *session.Handle) error { return answer(ctx, s, shortTurn) }); err != nil {
-		return nil, err
-	}
-	var all [2]turnCosts
-	for range turnRounds {
-		for i, s := range pair {
-			if err := b.awaitIdle(ctx, s); err != nil {
-				return nil, err
-			}
-			cost, err := m.measure(ctx, b, s)
-			if err != nil {
-				return nil, err
-			}
-			all[i] = append(all[i], cost)
+func (b *bench) compare(ctx context.Context, m meter, young, old *aged) (c comparison, err error) {
+	pair := []*aged{young, old}
+	for _, s := range pair {
+		if err := s.answer(ctx, s.turns+1); err != nil {
+			return c, err
 		}
 	}
-	return all[1].over(agent, b.late, all[0]), nil
+	costs := []*turnCosts{&c.early, &c.late}
+	for range turnRounds {
+		for i, s := range pair {
+			if err := b.awaitIdle(ctx, s.Handle); err != nil {
+				return c, err
+			}
+			cost, err := m.measure(ctx, b, s.Handle)
+			if err != nil {
+				return c, err
+			}
+			s.turns++
+			*costs[i] = append(*costs[i], cost)
+		}
+	}
+	return c, nil
 }
 
 // turnCost is what a turn cost, from Send until the workflow is idle. took ends with
@@ -128,12 +154,15 @@ type turnCost struct {
 
 type turnCosts []turnCost
 
-// over compares late turns, from a number on, with early ones.
-func (late turnCosts) over(agent string, number int, early turnCosts) []Figure {
+// comparison has what turns of a young session cost, and turns of an old one.
+type comparison struct{ early, late turnCosts }
+
+// over compares the late turns, from a number on, with the early ones.
+func (c comparison) over(agent string, number int) []Figure {
 	type measure func(turnCosts) float64
 	one := func(what, unit string, of measure) Figure {
-		return Figure{Name: fmt.Sprintf("%s: %s of turn %d", agent, what, number), Value: of(late), Unit: unit}.
-			over(of(early), fmt.Sprintf("the same of turn %d; of %d turns from each on, in turns, the median, of requests and processor time the mean", earlyTurn, turnRounds))
+		return Figure{Name: fmt.Sprintf("%s: %s of turn %d", agent, what, number), Value: of(c.late), Unit: unit}.
+			over(of(c.early), fmt.Sprintf("the same of turn %d; of %d turns from each on, in turns, the median, of requests and processor time the mean", earlyTurn, turnRounds))
 	}
 	ours := func(what, unit string, of measure) Figure {
 		f := one(what, unit, of)
