@@ -22,10 +22,14 @@ esac
 # their loops over bytes and lines three to eight times as long. That workers may
 # share an adapter is shown end to end, by workers that are built with -race and
 # have all agents at once.
-PURE='/(event|reducer|reducer/loss|turn|internal/(agents|settings)|starter/internal/render|test/(layering|skip|testreport)|workspace)$'
+PURE='/(effects|event|limits|permission|reducer|turn|steering|session/fork|workflows/details|event/.*|limits/.*|reducer/.*|turn/.*|internal/(agents|settings)|runner/internal/(spool|wire|query)|starter/internal/render|test/(executable|layering|parity|requirements|skip|synth|testreport)|workspace)$'
 ADAPTERS='/adapters(/.*)?$'
 # What workspace does at once, it does in these, which have -race too.
 PACKING='^TestWorkspace(Randomly|BearsFaults)|^TestSwapsDuringASync'
+# Tens of megabytes, or hundreds of turns, on the same ways as what other tests send with
+# -race, under which they take ten times as long.
+LARGE='^Test(HTTPHugeEventAndResponse|A64MegabyteLinePasses|HugeEvent|PagesKeepTheHeadSmall|ReduceTakesLongLines|RecordLongLine|TurnsAreLinearFor.*)$'
+LARGE_IN='./runner ./runner/internal/cli ./stream ./archive ./starter ./activities'
 # The packages that take minutes come first, so that none of them is the last, alone.
 LONG='/(runner|test/modelsim|adapters/(acp|gemini|opencode))$'
 mapfile -t packages < <(go list ./... | grep -E "$LONG"; go list ./... | grep -vE "$LONG")
@@ -48,7 +52,9 @@ all() {
   local failed=0
   echo "test: packages"
   tests . -timeout 10m "${pure[@]}"
-  tests . -race -timeout 20m "${others[@]}"
+  tests . -race -timeout 20m -skip "$LARGE" "${others[@]}"
+  # shellcheck disable=SC2086 # a list
+  tests . -timeout 10m -run "$LARGE" $LARGE_IN
   tests . -race -timeout 5m -run "$PACKING" ./workspace
   tests devstack -race -timeout 5m ./internal/...
   tests internal/tools -timeout 5m ./...

@@ -193,10 +193,12 @@ func TestDeletedStreamAsksForTheFence(t *testing.T) {
 		return ErrFenced
 	}})
 	require.NoError(t, err)
+	stored := w.Tail()
 	require.NoError(t, b.js.DeleteStream(t.Context(), b.opts.Name))
 	_, err = w.Append(t.Context(), say("late"), Position{})
 	require.ErrorIs(t, err, ErrFenced)
 	require.Equal(t, 2, asked)
+	require.Equal(t, stored, w.Tail(), "numbers would continue behind one that nobody used")
 	_, err = b.Tail(t.Context(), "s1")
 	require.ErrorIs(t, err, ErrNotFound)
 }

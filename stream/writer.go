@@ -126,10 +126,12 @@ func (w *Writer) append(ctx context.Context, items []item, limit int) (taken int
 	c, err := w.log.commit(ctx, w.c, d)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.c = c
-	if !errors.Is(err, ErrEvent) {
+	if err != nil && !errors.Is(err, ErrEvent) {
+		// c may be where the append was tried in vain: behind a number that nobody used.
 		w.err = err
+		return 0, 0, err
 	}
+	w.c = c
 	return taken, c.last, err
 }
 
