@@ -12,7 +12,7 @@ import (
 // Prepare continues with the native session if its rollout is in the home. If
 // there is none, the first line of one is written under the chosen id: the
 // program takes that for a session without messages, and there is no other way to
-// choose an id.
+// choose an id. An index that can't be used is set aside.
 func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
 	if l.NativeID == "" {
 		return adapters.Preparation{}, nil
@@ -22,9 +22,11 @@ func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepa
 		return adapters.Preparation{}, err
 	}
 	prepared := adapters.Preparation{NativeID: l.NativeID}
+	if prepared.Move, prepared.Note, err = brokenIndex(home); err != nil {
+		return prepared, err
+	}
 	if len(found) == 0 {
 		prepared.Write = append(prepared.Write, firstLine(l, time.Now().UTC()))
-		return prepared, nil
 	}
 	return prepared, nil
 }
