@@ -22,18 +22,24 @@ esac
 # their loops over bytes and lines three to eight times as long. That workers may
 # share an adapter is shown end to end, by workers that are built with -race and
 # have all agents at once.
-PURE='/(effects|event|limits|permission|reducer|turn|steering|session/fork|workflows/details|event/.*|limits/.*|reducer/.*|turn/.*|internal/(agents|settings)|runner/internal/(spool|wire|query)|starter/internal/render|test/(executable|layering|parity|requirements|skip|synth|testreport)|workspace)$'
+PURE='/(effects|event|limits|permission|reducer|turn|steering|session/fork|workflows/details|event/.*|limits/.*|reducer/.*|turn/.*|internal/(agents|settings)|runner/internal/(spool|wire|query)|starter/internal/render|test/(executable|layering|parity|requirements|synth|testreport)|workspace)$'
 ADAPTERS='/adapters(/.*)?$'
 # What workspace does at once, it does in these, which have -race too.
 PACKING='^TestWorkspace(Randomly|BearsFaults)|^TestSwapsDuringASync'
-# Tens of megabytes, or hundreds of turns, on the same ways as what other tests send with
-# -race, under which they take ten times as long.
+# Tens of megabytes, or hundreds of turns, through code that other tests run with -race,
+# under which these take up to ten times as long.
 LARGE='^Test(HTTPHugeEventAndResponse|A64MegabyteLinePasses|HugeEvent|PagesKeepTheHeadSmall|ReduceTakesLongLines|RecordLongLine|TurnsAreLinearFor.*)$'
 LARGE_IN='./runner ./runner/internal/cli ./stream ./archive ./starter ./activities'
 # The packages that take minutes come first, so that none of them is the last, alone.
 LONG='/(runner|test/modelsim|adapters/(acp|gemini|opencode))$'
 mapfile -t packages < <(go list ./... | grep -E "$LONG"; go list ./... | grep -vE "$LONG")
 mapfile -t pure < <(printf '%s\n' "${packages[@]}" | grep -E "$PURE")
+# A package that starts goroutines by now needs -race.
+if started=$(printf '%s\n' "${pure[@]}" | grep -v '/workspace$' | xargs go list -f '{{.Dir}}' | xargs -I{} find {} -maxdepth 1 -name '*.go' |
+  xargs grep -lE '^\s*go |\.Go\(') && [ -n "$started" ]; then
+  echo "test: PURE in scripts/test.sh has packages that start goroutines: $started" >&2
+  exit 1
+fi
 mapfile -t adapters < <(printf '%s\n' "${packages[@]}" | grep -E "$ADAPTERS")
 mapfile -t others < <(printf '%s\n' "${packages[@]}" | grep -vE "$PURE|$ADAPTERS|/test/e2e$")
 

@@ -198,7 +198,7 @@ func TestDeletedStreamAsksForTheFence(t *testing.T) {
 	_, err = w.Append(t.Context(), say("late"), Position{})
 	require.ErrorIs(t, err, ErrFenced)
 	require.Equal(t, 2, asked)
-	require.Equal(t, stored, w.Tail(), "numbers would continue behind one that nobody used")
+	require.Equal(t, stored, w.Tail(), "numbers would continue behind one that no event has")
 	_, err = b.Tail(t.Context(), "s1")
 	require.ErrorIs(t, err, ErrNotFound)
 }

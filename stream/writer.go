@@ -127,7 +127,7 @@ func (w *Writer) append(ctx context.Context, items []item, limit int) (taken int
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil && !errors.Is(err, ErrEvent) {
-		// c may be where the append was tried in vain: behind a number that nobody used.
+		// c may be where the append was tried in vain: behind a number that no event has.
 		w.err = err
 		return 0, 0, err
 	}
